@@ -61,6 +61,7 @@ var allocRules = []*limit.Rule{
 	longWindow, longTen, longFunnel,
 	limit.Must(limit.Funnel("wide", 1_000_000, 1_000_000, time.Hour)),
 	limit.Must(limit.FixedWindow("fixed", 1_000_000, time.Hour)),
+	limit.Must(limit.Quota("quota", 1_000_000, limit.Calendar{Unit: limit.Month})),
 	limit.Must(limit.SlidingWindowBuckets("fine", 1_000_000, time.Hour, 60)),
 }
 

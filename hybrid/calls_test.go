@@ -16,7 +16,7 @@ import (
 var longFixed = limit.Must(limit.FixedWindow("fixed", 10, 24*time.Hour))
 
 // tens are rules of ten units that hardly come back during a test.
-var tens = []*limit.Rule{longTen, longFunnel, longFixed}
+var tens = []*limit.Rule{longTen, longFunnel, longFixed, limit.Must(limit.Quota("quota", 10, limit.Calendar{Unit: limit.Week}))}
 
 func inBubblesOfTens(t *testing.T, test func(t *testing.T, w *world, r *limit.Rule)) {
 	for _, r := range tens {

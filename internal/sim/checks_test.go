@@ -190,8 +190,8 @@ type windowTally struct {
 }
 
 func newTally(r *limit.Rule, now int64) *windowTally {
-	width := max(int64(arith.Of(r).Width), 1) // 0 for a leaky bucket, which is not asked
-	return &windowTally{r: r, cur: now / width, passed: now % width}
+	cur, passed := bucketAt(r, now)
+	return &windowTally{r: r, cur: cur, passed: passed}
 }
 
 // add adds units of a bucket, the last of which came so long after it began.
@@ -206,18 +206,19 @@ func (w *windowTally) add(id, units, last int64) {
 
 // came adds units that came at a time.
 func (w *windowTally) came(at, units int64) {
-	width := int64(arith.Of(w.r).Width)
-	w.add(at/width, units, at%width)
+	id, last := bucketAt(w.r, at)
+	w.add(id, units, last)
 }
 
 // least is came for units of which it is not known in which of two buckets they are: those
 // that are less than a window old count, but for one bucket's share.
 func (w *windowTally) least(at, units int64) {
-	width, kept := int64(arith.Of(w.r).Width), int64(arith.Of(w.r).Kept)
-	switch age := w.cur - at/width; {
+	kept := int64(arith.Of(w.r).Kept)
+	id, last := bucketAt(w.r, at)
+	switch age := w.cur - id; {
 	case age < kept || kept == 0:
 		w.came(at, units)
-	case age == kept && at%width > w.passed:
+	case age == kept && last > w.passed:
 		w.recent += units
 	}
 }
@@ -266,8 +267,8 @@ func (o *nodeOracle) expired(k oracleKey, a admission) bool {
 	if k.rule.Algorithm() == limit.AlgorithmFunnel {
 		return o.s.now-a.at > int64(arith.Of(k.rule).Horizon())
 	}
-	now, width := o.books[k].server.time()+o.slack(), int64(arith.Of(k.rule).Width)
-	return a.blind || now/width-(a.server-max(o.slack(), a.slack))/width > int64(arith.Of(k.rule).Kept)
+	now, is := o.books[k].server.time()+o.slack(), arith.Of(k.rule)
+	return a.blind || is.Index(now)-is.Index(a.server-max(o.slack(), a.slack)) > int64(is.Kept)
 }
 
 // refresh is the longest that a view in use goes without a new answer, and a unit waits

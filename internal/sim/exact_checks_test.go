@@ -197,10 +197,10 @@ func (x *exactPlay) sum(k oracleKey, r *exactRecord) {
 	x.s.fleet.steps[checkExactSum]++
 	now, has := fk.server.time(), fk.server.holds(fk.name, k.rule)
 	want := max((r.tat-float64(now-simStart))/unit(k.rule), 0)
-	if width := int64(arith.Of(k.rule).Width); k.rule.Algorithm() != limit.AlgorithmFunnel {
+	if is := arith.Of(k.rule); k.rule.Algorithm() != limit.AlgorithmFunnel {
 		want = 0
 		for i, at := range r.times {
-			if at/width >= now/width-int64(arith.Of(k.rule).Kept) {
+			if is.Index(at) >= is.Index(now)-int64(is.Kept) {
 				want += float64(r.units[i])
 			}
 		}

@@ -265,7 +265,7 @@ func (m *modelRedis) take(now int64, asks []redisstore.Ask, book bool) redisstor
 			level := r.Sub(m.leakyAt(now, q.Counter).tat, arith.Span{NS: now})
 			op.Units, op.Ahead = q.Own, r.Add(level, r.Cost(q.Own))
 		default:
-			op.Units, op.Buckets = q.Own, []report.Bucket{{ID: now / int64(r.Width), Units: q.Own, Last: time.Duration(inBucket(now, q.Rule))}}
+			op.Units, op.Buckets = q.Own, []report.Bucket{{ID: r.Index(now), Units: q.Own, Last: time.Duration(inBucket(now, q.Rule))}}
 		}
 		st := &t.Answers[i].State
 		if *st = m.op(now, op, t.Booked); st.Level.Less(arith.Span{}) {

@@ -63,6 +63,15 @@ func (f *simFleet) period(fk *fleetKey, slack int64) (p oracle.Period, ok bool) 
 			p.From = max(p.From, v.jumped+slack)
 		}
 		return p, since > slack && width-since > slack
+	case limit.AlgorithmCalendar:
+		is, now := arith.Of(fk.rule), v.time()
+		id := is.Index(now)
+		since, left := now-is.Ends(id-1), is.Ends(id)-now
+		p.From = v.ago(since - slack)
+		if v.jumped != 0 {
+			p.From = max(p.From, v.jumped+slack)
+		}
+		return p, since > slack && left > slack
 	}
 	p.From = v.ago(int64(fk.rule.Period()) - slack)
 	return p, true

@@ -140,7 +140,7 @@ func (m *modelRedis) renew(now int64, key string, r *limit.Rule, used int64) (st
 	w.reset, w.born = w.gen, now/1000
 	st.Gen, st.Born = w.gen, w.born
 	if used > 0 {
-		id, last := now/int64(arith.Of(r).Width), inBucket(now, r)
+		id, last := arith.Of(r).Index(now), inBucket(now, r)
 		w.buckets[id], w.last[id] = used, last
 		st.Buckets = []report.Bucket{{ID: id, Units: used, Last: time.Duration(last)}}
 	}
@@ -277,10 +277,10 @@ func (f *modelLeakyBucket) expire(now, slack int64, r *limit.Rule) {
 }
 
 func (w *modelWindow) expire(now, slack int64, r *limit.Rule) {
-	until, width := now, int64(arith.Of(r).Width)
+	until := now
 	for id, u := range w.buckets {
 		if u > 0 {
-			until = max(until, (id+int64(arith.Of(r).Kept)+1)*width)
+			until = max(until, arith.Of(r).Ends(id+int64(arith.Of(r).Kept)))
 		}
 	}
 	w.gone = expiry(now, until, w.gone, w.gen, slack, r)
@@ -303,9 +303,20 @@ func (m *modelRedis) windowAt(now int64, key string) *modelWindow {
 	return w
 }
 
+// bucketAt returns the ID of the bucket of a time, and for how long it has gone on.
+func bucketAt(r *limit.Rule, at int64) (id, passed int64) {
+	is := arith.Of(r)
+	if is.Width == 0 {
+		return 0, 0 // a leaky bucket
+	}
+	id = is.Index(at)
+	return id, at - is.Begins(id)
+}
+
 // inBucket returns for how long, in whole µs, the bucket of now has gone on.
 func inBucket(now int64, r *limit.Rule) int64 {
-	return now % int64(arith.Of(r).Width) / 1000 * 1000
+	_, passed := bucketAt(r, now)
+	return passed / 1000 * 1000
 }
 
 func (m *modelRedis) leakyBucket(now int64, op *report.Report, apply bool) report.State {
@@ -352,13 +363,17 @@ func (m *modelRedis) leakyBucket(now int64, op *report.Report, apply bool) repor
 
 func (m *modelRedis) window(now int64, op *report.Report, apply bool) report.State {
 	w := m.windowAt(now, op.Key)
-	cur, kept := now/int64(arith.Of(op.Rule).Width), int64(arith.Of(op.Rule).Kept)
+	cur, kept := arith.Of(op.Rule).Index(now), int64(arith.Of(op.Rule).Kept)
+	early := arith.Of(op.Rule).Calendar != nil && w.buckets[cur+1] > 0
+	if early {
+		cur++ // a period that has begun does not end when the clock is set back
+	}
 	// Buckets ahead of the clock count as the current one.
 	n, last := map[int64]int64{}, map[int64]int64{}
 	place := func(to map[int64]int64, b report.Bucket) {
 		came := int64(b.Last+time.Microsecond-1) / 1000 * 1000
 		if b.ID > cur {
-			b.ID, came = cur, inBucket(now, op.Rule)
+			b.ID, came = cur, (now-arith.Of(op.Rule).Begins(cur))/1000*1000
 		}
 		if b.ID >= cur-kept && b.Units > 0 {
 			to[b.ID] += b.Units
@@ -403,6 +418,9 @@ func (m *modelRedis) window(now int64, op *report.Report, apply bool) report.Sta
 	if apply && op.Units > 0 {
 		is.born = now / 1000
 		for _, b := range op.Buckets {
+			if early && b.ID == cur-1 {
+				b.ID = cur + 1 // it counts as the current one
+			}
 			place(n, b)
 		}
 	}

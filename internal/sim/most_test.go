@@ -71,7 +71,7 @@ func (o *nodeOracle) windowHigh(n *simNode, k oracleKey, sh *share, rule *limit.
 			late += width + o.age + o.late
 		}
 		w.came(a.server+late, a.n)
-		if before := (a.server - slack) / width; before < (a.server+late)/width {
+		if before := arith.Of(rule).Index(a.server - slack); before < arith.Of(rule).Index(a.server+late) {
 			w.add(before, 0, width) // it may have been booked at the end of that
 		}
 	}

@@ -139,6 +139,8 @@ func drawLimit(rng *rand.Rand, r *limit.Rule) *limit.Rule {
 		return limit.Must(limit.Funnel(r.Name(), l, r.Units(), r.Period()))
 	case limit.AlgorithmFixedWindow:
 		return limit.Must(limit.FixedWindow(r.Name(), l, r.Period()))
+	case limit.AlgorithmCalendar:
+		return limit.Must(limit.Quota(r.Name(), l, r.Calendar()))
 	}
 	return limit.Must(limit.SlidingWindowBuckets(r.Name(), l, r.Period(), r.Buckets()))
 }

@@ -73,7 +73,7 @@ func (v *simServer) fill(key string, r *limit.Rule) {
 	now := v.time()
 	w := &modelWindow{buckets: map[int64]int64{}, last: map[int64]int64{}}
 	for i := range int64(arith.Of(r).Kept) + 1 {
-		w.buckets[now/int64(arith.Of(r).Width)-i] = 1
+		w.buckets[arith.Of(r).Index(now)-i] = 1
 	}
 	w.expire(now, keptFor, r)
 	v.model.windows[v.s.keyspace().CounterKey(r, key)] = w

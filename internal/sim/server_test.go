@@ -78,7 +78,7 @@ func (v *simServer) holds(key string, r *limit.Rule) float64 {
 	if r.Algorithm() == limit.AlgorithmFunnel {
 		return max(float64(arith.Of(r).Sub(v.model.leakyAt(now, key).tat, arith.Span{NS: now}).NS)/unit(r), 0)
 	}
-	sum, oldest := int64(0), now/int64(arith.Of(r).Width)-int64(arith.Of(r).Kept)
+	sum, oldest := int64(0), arith.Of(r).Index(now)-int64(arith.Of(r).Kept)
 	for id, u := range v.model.windowAt(now, key).buckets {
 		if id >= oldest {
 			sum += u

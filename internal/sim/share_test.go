@@ -113,6 +113,11 @@ func (o *nodeOracle) answeredKey(sh *share, r *limit.Rule, st report.State, x *e
 	if sh.base = base; before > base { // it follows what it was answered before
 		sh.base, sh.slack = before, max(sh.slack, was)
 	}
+	if k := len(st.Buckets); arith.Of(r).Calendar != nil && k > 0 && sh.buckets[st.Buckets[k-1].ID+1].Units > 0 {
+		// A period has ended that had begun by a clock which was set back since, because its units were
+		// lost: what was told again is in the answer.
+		clear(sh.buckets)
+	}
 	for _, b := range st.Buckets {
 		// Redis may have lost units, and have been told of others that came earlier.
 		was := sh.buckets[b.ID]

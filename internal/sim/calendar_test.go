@@ -1,0 +1,46 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// withCalendars makes quotas of most of the rules that are windows: for a day that begins within the run, by
+// the clock of one of the servers.
+func (s *sim) withCalendars() {
+	rng := rand.New(rand.NewPCG(s.seed, 0xca1))
+	for i, r := range s.rules {
+		begins := s.servers[rng.IntN(len(s.servers))].time() + rng.Int64N(30_000*ms)
+		if r.Algorithm() == limit.AlgorithmFunnel || rng.IntN(4) == 0 {
+			continue
+		}
+		quota := limit.Must(limit.Quota("d"+r.Name(), r.Limit(), limit.Calendar{Unit: limit.Day, Zone: midnightAt(begins)}))
+		s.rules[i], s.plan.rules[i] = quota, quota
+	}
+}
+
+// midnightAt returns a time zone in which a day begins at this time, in ns, or in the second before.
+func midnightAt(at int64) *time.Location {
+	const day = int64(24 * time.Hour / time.Second)
+	return time.FixedZone("midnight", int(day/2-(at/int64(time.Second)+day/2)%day))
+}
+
+// TestSimCalendar plays seeds in which periods of calendars begin.
+//
+// Fault 105: a period begins during all other faults.
+func TestSimCalendar(t *testing.T) {
+	simSeeds(t, nil, seedRange(*simSeed, *simRuns), (*sim).withCalendars)
+}
+
+// TestSimCalendarScripts is the same with exact calls, and with the real scripts beside the model.
+func TestSimCalendarScripts(t *testing.T) {
+	oneGoroutine(t)
+	if strconv.IntSize < 64 {
+		t.Skip("the embedded Redis answers integers that fit into an int: needs 64 bits")
+	}
+	simSeeds(t, miniHost, seedRange(*simSeed, max(*simRuns/10, 3)), (*sim).withCalendars, (*sim).withExact, (*sim).withoutCharges)
+}
