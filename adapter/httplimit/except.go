@@ -103,7 +103,8 @@ func (c *config) usable(l *Limit, rule *limit.Rule) error {
 
 // sameShape reports whether two rules of one name may be used in turn for a key.
 func sameShape(a, b *limit.Rule) bool {
-	return a.Period() == b.Period() && a.Buckets() == b.Buckets() && a.Units() == b.Units()
+	x, y := a.Calendar(), b.Calendar()
+	return a.Period() == b.Period() && a.Buckets() == b.Buckets() && a.Units() == b.Units() && x.First == y.First && x.Zone.String() == y.Zone.String()
 }
 
 // add takes what an exception is about, or returns what is wrong with it.

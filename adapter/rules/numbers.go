@@ -17,18 +17,19 @@ var algorithms = map[string]limit.Algorithm{
 	"gcra":           limit.AlgorithmFunnel,
 	"sliding-window": limit.AlgorithmSlidingWindow,
 	"fixed-window":   limit.AlgorithmFixedWindow,
+	"calendar":       limit.AlgorithmCalendar,
 	"sliding-log":    limit.AlgorithmSlidingLog,
 }
 
-var algorithmNames = []string{"token-bucket", "leaky-bucket", "gcra", "sliding-window", "fixed-window", "sliding-log"}
+var algorithmNames = []string{"token-bucket", "leaky-bucket", "gcra", "sliding-window", "fixed-window", "calendar", "sliding-log"}
 
 // Fields of a rule. A plan or an override may change the numbers, not the algorithm: a
 // counter belongs to a name and an algorithm.
 var (
-	numberFields = []string{"limit", "per", "burst", "buckets", "limits", "exact", "dry_run", "unlimited", "blocked"}
+	numberFields = []string{"limit", "per", "burst", "buckets", "zone", "first_day", "limits", "exact", "dry_run", "unlimited", "blocked"}
 	ruleFields   = append(append([]string{"algorithm"}, numberFields...), "keys")
 	// A rule with limits has none of these.
-	singleFields = []string{"algorithm", "limit", "per", "burst", "buckets"}
+	singleFields = []string{"algorithm", "limit", "per", "burst", "buckets", "zone", "first_day"}
 )
 
 // numbers is what a file says of a rule. It is comparable: equal numbers under one name are
@@ -37,8 +38,9 @@ type numbers struct {
 	algorithm          limit.Algorithm
 	limit              int64
 	per                time.Duration
-	burst              int64  // of a bucket; 0: as many as the limit
-	buckets            int    // of a sliding window; 0: the default
+	burst              int64 // of a bucket; 0: as many as the limit
+	buckets            int   // of a sliding window; 0: the default
+	calendar           calendar
 	limits             string // instead of all above, see limit.Parse; "": none
 	exact, dry         bool
 	unlimited, blocked bool
@@ -47,9 +49,10 @@ type numbers struct {
 // shaped is the part of the numbers in which rules of one name must not differ if they are
 // used side by side, see package limit.
 type shaped struct {
-	limit   int64
-	per     time.Duration
-	buckets int
+	limit    int64
+	per      time.Duration
+	buckets  int
+	calendar calendar
 }
 
 func (s numbers) shape() shaped {
@@ -59,7 +62,7 @@ func (s numbers) shape() shaped {
 		}
 		return shaped{} // the names of the parts say how they count
 	}
-	sh := shaped{per: s.per, buckets: s.buckets}
+	sh := shaped{per: s.per, buckets: s.buckets, calendar: s.calendar}
 	if s.algorithm == limit.AlgorithmFunnel {
 		sh.limit = s.limit // the rate
 	}
@@ -83,7 +86,15 @@ func (d decoder) numbers(n *node, path string, over numbers) (s numbers, ok bool
 		case "limit":
 			s.limit, fine = d.integer(f.value, at, 0, limit.MaxUnits)
 		case "per":
-			s.per, fine = d.duration(f.value, at, time.Nanosecond, limit.MaxWindow)
+			if s.algorithm == limit.AlgorithmCalendar || s.algorithm == 0 && calendarUnits[f.value.text] != 0 {
+				s.calendar.unit, fine = d.unit(f.value, at)
+			} else {
+				s.per, fine = d.duration(f.value, at, time.Nanosecond, limit.MaxWindow)
+			}
+		case "zone":
+			s.calendar.zone, fine = d.zone(f.value, at)
+		case "first_day":
+			s.calendar.first, fine = d.integer(f.value, at, 1, 31)
 		case "burst":
 			s.burst, fine = d.integer(f.value, at, 1, limit.MaxUnits)
 		case "buckets":
@@ -150,7 +161,7 @@ func (d decoder) limitsAlone(n *node, path string, over numbers) bool {
 			fine = false
 		}
 	}
-	if v := n.get("limits"); v != nil && over.limits == "" && over.per != 0 {
+	if v := n.get("limits"); v != nil && over.limits == "" && (over.per != 0 || over.calendar.unit != 0) {
 		d.add(v.place, join(path, "limits"), "the rule has a limit and a period: write limit and per here as well")
 		fine = false
 	}
@@ -167,6 +178,12 @@ func (d decoder) suits(n *node, path string, alg limit.Algorithm) bool {
 	if v := n.get("buckets"); v != nil && alg != limit.AlgorithmSlidingWindow && alg != 0 {
 		d.add(v.place, join(path, "buckets"), "is for sliding-window alone")
 		fine = false
+	}
+	for _, name := range []string{"zone", "first_day"} {
+		if v := n.get(name); v != nil && alg != limit.AlgorithmCalendar && alg != 0 {
+			d.add(v.place, join(path, name), "is for calendar alone")
+			fine = false
+		}
 	}
 	return fine
 }
@@ -217,6 +234,8 @@ func (s numbers) single(name string) (*limit.Rule, error) {
 		return limit.SlidingWindowBuckets(name, most, s.per, buckets)
 	case limit.AlgorithmFixedWindow:
 		return limit.FixedWindow(name, most, s.per)
+	case limit.AlgorithmCalendar:
+		return s.calendar.quota(name, most)
 	}
 	return limit.SlidingLog(name, most, s.per)
 }

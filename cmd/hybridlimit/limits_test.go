@@ -31,3 +31,12 @@ func TestInlineLimitsThatAreWrong(t *testing.T) {
 	cli(t, with(flags, "peek", "k", "--rule=api=10/s, 100/mo")...).want(t, exitUsage).says(t, `"mo" is no period`)
 	cli(t, with(flags, "peek", "k", "--rule=api=sliding-window")...).want(t, exitUsage).says(t, "or NAME=LIMITS, for example api=10/s,500/m")
 }
+
+// A quota by the calendar is read from the command line, used up, and reset.
+func TestInlineQuota(t *testing.T) {
+	_, flags := real(t)
+	rule := "--rule=api=calendar,100/month,zone=Europe/Berlin,first_day=15"
+	cli(t, with(flags, "set", "k", "100", rule)...).want(t, exitOK)
+	cli(t, with(flags, "peek", "k", rule)...).says(t, "100 per month from day 15 in Europe/Berlin")
+	cli(t, with(flags, "peek", "k", "--rule=api=calendar,100/month,zone=Nowhere")...).want(t, exitUsage).says(t, "zone: \"Nowhere\" is no time zone")
+}

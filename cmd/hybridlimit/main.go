@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	_ "time/tzdata" // images without it have no time zones
 
 	"github.com/alecthomas/kong"
 	"github.com/redis/go-redis/v9"

@@ -20,7 +20,7 @@ type rulesFlags struct {
 
 // ruleFlags choose a rule.
 type ruleFlags struct {
-	Rule string `group:"rule" required:"" placeholder:"RULE" help:"A name in --rules, or NAME=ALGORITHM,LIMIT/PER[,burst=N][,buckets=N], or NAME=LIMITS as in 10/s, 500/m."`
+	Rule string `group:"rule" required:"" placeholder:"RULE" help:"A name in --rules, or NAME=ALGORITHM,LIMIT/PER[,FIELD=VALUE...], or NAME=LIMITS as in 10/s, 500/m."`
 	rulesFlags
 }
 
@@ -94,9 +94,9 @@ func (f ruleFlags) choose(keys ...string) ([]*limit.Rule, error) {
 }
 
 // word is what a value of an inline rule may be: the rules file says what it means.
-var word = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
+var word = regexp.MustCompile(`^[A-Za-z0-9_.+/-]+$`)
 
-// inline reads NAME=LIMITS, or NAME=ALGORITHM,LIMIT/PER[,burst=N][,buckets=N]. The latter is made into the text of
+// inline reads NAME=LIMITS, or NAME=ALGORITHM,LIMIT/PER[,FIELD=VALUE...]. The latter is made into the text of
 // a rules file, so that both mean the same and are checked alike.
 func inline(text string) (*limit.Rule, error) {
 	name, spec, _ := strings.Cut(text, "=")
@@ -108,7 +108,7 @@ func inline(text string) (*limit.Rule, error) {
 		_, err := limit.Parse(name, spec)
 		return nil, fmt.Errorf("--rule %s: %w", text, err)
 	}
-	form := fmt.Errorf("--rule %s: must be NAME=ALGORITHM,LIMIT/PER[,burst=N][,buckets=N], for example api=token-bucket,100/1m,burst=20, or NAME=LIMITS, for example api=10/s,500/m", text)
+	form := fmt.Errorf("--rule %s: must be NAME=ALGORITHM,LIMIT/PER[,FIELD=VALUE...], for example api=token-bucket,100/1m,burst=20 or api=calendar,100/month,zone=Europe/Berlin, or NAME=LIMITS, for example api=10/s,500/m", text)
 	if len(parts) < 2 {
 		return nil, form
 	}
@@ -155,6 +155,8 @@ func describe(rule *limit.Rule) string {
 	switch rule.Algorithm() {
 	case limit.AlgorithmFunnel:
 		text += fmt.Sprintf("%s at once, %s per %s", screen.Count(rule.Limit()), screen.Count(rule.Units()), screen.Exact(rule.Period()))
+	case limit.AlgorithmCalendar:
+		text += fmt.Sprintf("%s per %s", screen.Count(rule.Limit()), screen.Clean(rule.Calendar().String()))
 	default:
 		text += fmt.Sprintf("%s per %s", screen.Count(rule.Limit()), screen.Exact(rule.Period()))
 	}
@@ -174,10 +176,15 @@ type ruleJSON struct {
 	Limit     int64   `json:"limit"`
 	Refill    int64   `json:"refill,omitempty"` // units per period of a token bucket
 	Period    float64 `json:"period_seconds"`
+	Calendar  string  `json:"calendar,omitempty"` // the periods of a quota
 	Exact     bool    `json:"exact,omitempty"`
 	DryRun    bool    `json:"dry_run,omitempty"`
 }
 
 func ruleOf(rule *limit.Rule) *ruleJSON {
-	return &ruleJSON{rule.Name(), rule.Algorithm().String(), rule.Limit(), rule.Units(), rule.Period().Seconds(), rule.IsExact(), rule.IsDryRun()}
+	calendar := ""
+	if c := rule.Calendar(); c.Unit != 0 {
+		calendar = c.String()
+	}
+	return &ruleJSON{rule.Name(), rule.Algorithm().String(), rule.Limit(), rule.Units(), rule.Period().Seconds(), calendar, rule.IsExact(), rule.IsDryRun()}
 }

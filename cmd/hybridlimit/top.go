@@ -19,7 +19,7 @@ type topCmd struct {
 	Number int      `short:"n" default:"20" help:"How many keys to list, 1 to 1000."`
 	Near   float64  `default:"80" placeholder:"PERCENT" help:"List keys that have used so much of their limits."`
 	Scan   int64    `default:"20000" placeholder:"KEYS" help:"Look at about so many keys of Redis at most."`
-	Rule   []string `group:"rule" sep:"none" placeholder:"RULE" help:"NAME=ALGORITHM,LIMIT/PER[,burst=N][,buckets=N], or NAME=LIMITS as in 10/s, 500/m; may be repeated."`
+	Rule   []string `group:"rule" sep:"none" placeholder:"RULE" help:"NAME=ALGORITHM,LIMIT/PER[,FIELD=VALUE...], or NAME=LIMITS as in 10/s, 500/m; may be repeated."`
 	rulesFlags
 	redisFlags
 }

@@ -18,7 +18,7 @@ type watchCmd struct {
 	Key      string        `arg:"" optional:"" help:"Key, as limiters are asked for it. Without one: totals."`
 	Interval time.Duration `default:"2s" help:"Time between two looks, 10ms to 1h."`
 	Count    int           `placeholder:"N" help:"End after so many looks. Default: when interrupted."`
-	Rule     string        `group:"rule" placeholder:"RULE" help:"A name in --rules, or NAME=ALGORITHM,LIMIT/PER[,burst=N][,buckets=N], or NAME=LIMIT/PERIOD."`
+	Rule     string        `group:"rule" placeholder:"RULE" help:"A name in --rules, or NAME=ALGORITHM,LIMIT/PER[,FIELD=VALUE...], or NAME=LIMIT/PERIOD."`
 	rulesFlags
 	redisFlags
 }

@@ -157,7 +157,7 @@ func failed(tried []trial, reasons ...string) (list []trial) {
 
 // names returns a counter of each algorithm.
 func names() (list []inspect.Name) {
-	for _, a := range []limit.Algorithm{limit.AlgorithmFunnel, limit.AlgorithmSlidingWindow, limit.AlgorithmFixedWindow, limit.AlgorithmSlidingLog} {
+	for _, a := range []limit.Algorithm{limit.AlgorithmFunnel, limit.AlgorithmSlidingWindow, limit.AlgorithmFixedWindow, limit.AlgorithmCalendar, limit.AlgorithmSlidingLog} {
 		list = append(list, inspect.Name{Rule: "doctor", Algorithm: a})
 	}
 	return list

@@ -56,6 +56,9 @@ func (q *question) current() (requests uint32, unit string) {
 	if part.Algorithm() == limit.AlgorithmFunnel {
 		n = part.Units()
 	}
+	if c := part.Calendar(); c.Unit != 0 {
+		return uint32(min(n, math.MaxUint32)), c.Unit.String()
+	}
 	return uint32(min(n, math.MaxUint32)), units[part.Period()]
 }
 

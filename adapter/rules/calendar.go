@@ -1,0 +1,67 @@
+package rules
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// calendar is what a file says of the periods of a rule by the calendar.
+type calendar struct {
+	unit  limit.Unit
+	zone  string // "": UTC
+	first int64  // 0: 1
+}
+
+var calendarUnits = map[string]limit.Unit{"day": limit.Day, "week": limit.Week, "month": limit.Month}
+
+// unit reads the period of a calendar.
+func (d decoder) unit(n *node, path string) (u limit.Unit, ok bool) {
+	word, ok := d.text(n, path)
+	if u = calendarUnits[word]; ok && u == 0 {
+		d.add(n.place, path, "%q is no period of a calendar: day, week or month", clip(word))
+	}
+	return u, u != 0
+}
+
+// zone reads the name of a time zone.
+func (d decoder) zone(n *node, path string) (name string, ok bool) {
+	if name, ok = d.text(n, path); !ok {
+		return "", false
+	}
+	if _, err := zoneOf(name); err != nil {
+		d.add(n.place, path, "%v", err)
+		return "", false
+	}
+	return name, true
+}
+
+// zones are those that were loaded, by name: each is read from a file.
+var zones sync.Map
+
+// zoneOf returns a time zone. The system may have none: then a program that imports time/tzdata has them.
+func zoneOf(name string) (*time.Location, error) {
+	if zone, ok := zones.Load(name); ok {
+		return zone.(*time.Location), nil
+	}
+	zone, err := time.LoadLocation(name)
+	switch {
+	case err == nil && zone.String() == "Local":
+		return nil, fmt.Errorf("must be the same in every process: write its name, such as Europe/Berlin")
+	case err != nil:
+		return nil, fmt.Errorf("%q is no time zone that is known here, such as Europe/Berlin or UTC", clip(name))
+	}
+	zones.Store(name, zone)
+	return zone, nil
+}
+
+// quota builds the rule.
+func (c calendar) quota(name string, most int64) (*limit.Rule, error) {
+	zone, err := zoneOf(c.zone)
+	if err != nil {
+		return nil, err
+	}
+	return limit.Quota(name, most, limit.Calendar{Unit: c.unit, Zone: zone, First: int(c.first)})
+}
