@@ -16,7 +16,7 @@ import (
 
 const (
 	faultTable = "hybrid/FAULTS.md"
-	faults     = 104
+	faults     = 105
 )
 
 var (

@@ -11,7 +11,7 @@ func table() []mutant {
 		debtMutants, chargeMutants, combinedMutants, exemptMutants, exactMutants, distanceMutants,
 		fleetMutants, windowMutants, figureMutants,
 		httpMutants, grpcMutants,
-		rulesMutants, exactRuleMutants, adminMutants, envoyMutants, respMutants, serveMutants,
+		rulesMutants, exactRuleMutants, calendarMutants, adminMutants, envoyMutants, respMutants, serveMutants,
 	)
 }
 
@@ -37,6 +37,7 @@ func tables(test string) check     { return check{"internal/table", test, 0} }
 func escapes(test string) check    { return check{"internal/escape", test, 0} }
 func keyhashes(test string) check  { return check{"internal/keyhash", test, 0} }
 func counters(test string) check   { return check{"internal/counter", test, 0} }
+func ariths(test string) check     { return check{"internal/arith", test, 0} }
 func algorithms(test string) check { return check{"internal/algorithm", test, 0} }
 func rulenames(test string) check  { return check{"internal/rulenames", test, 0} }
 func redisstore(test string) check { return check{"internal/redisstore", test, 0} }

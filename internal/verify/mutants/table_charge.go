@@ -61,7 +61,7 @@ var chargeMutants = []mutant{
 	{
 		name:   "charge-of-what-fits",
 		breaks: "A window in Redis counts a charge only as far as it fits.",
-		at:     "internal/redisstore takeCall",
+		at:     "internal/redisstore Store.takeCall",
 		old:    `if q.Forced {`,
 		new:    `if q.Forced && q.Units == 0 {`,
 		by:     remotely("TestCharge"),

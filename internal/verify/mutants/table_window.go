@@ -118,8 +118,8 @@ var windowMutants = []mutant{
 		name:   "a-guess-keeps-its-buckets",
 		breaks: "When Redis' clock is known, what was counted by a guess stays in the buckets that it was in, whatever its age.",
 		at:     "internal/algorithm Window.move",
-		old:    `at := b.id*int64(old.Width) + b.last + ahead`,
-		new:    `at := b.id*int64(old.Width) + b.last + ahead/int64(old.Width)*int64(old.Width)`,
+		old:    `at := old.Begins(b.id) + b.last + ahead`,
+		new:    `at := old.Begins(b.id) + b.last + ahead/int64(old.Width)*int64(old.Width)`,
 		by:     counters("TestFirstReadingKeepsAges"),
 	},
 }
