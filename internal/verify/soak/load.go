@@ -49,6 +49,12 @@ var quotaRules = []*limit.Rule{
 	limit.Must(limit.SlidingWindow("quota", quotaUnits, year)),
 	limit.Must(limit.FixedWindow("quota", quotaUnits, 100*year)),
 	limit.Must(limit.Funnel("quota", quotaUnits, 1, 24*time.Hour)),
+	limit.Must(limit.Quota("quota", quotaUnits, lastingMonth(time.Now()))),
+}
+
+// lastingMonth is a calendar whose period ends a fortnight after now, or later.
+func lastingMonth(now time.Time) limit.Calendar {
+	return limit.Calendar{Unit: limit.Month, First: now.UTC().AddDate(0, 0, 15).Day()}
 }
 
 // tollRule is never used up: what Redis counts of it, and what it forgets, can
