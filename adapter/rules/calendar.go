@@ -26,6 +26,21 @@ func (d decoder) unit(n *node, path string) (u limit.Unit, ok bool) {
 	return u, u != 0
 }
 
+// firstDay checks that the periods of a calendar have its first day. One that stays from a rule which n
+// changes is a fault of the new period.
+func (d decoder) firstDay(n *node, path string, c calendar) bool {
+	days := map[limit.Unit]int64{limit.Day: 1, limit.Week: 7}[c.unit]
+	if days == 0 || c.first <= days {
+		return true
+	}
+	if first := n.get("first_day"); first != nil {
+		d.add(first.place, join(path, "first_day"), "must be 1 to %d for a %v", days, c.unit)
+	} else if per := n.get("per"); per != nil { // else the rule itself has this fault
+		d.add(per.place, join(path, "per"), "the rule has the first day %d: write first_day here as well", c.first)
+	}
+	return false
+}
+
 // zone reads the name of a time zone.
 func (d decoder) zone(n *node, path string) (name string, ok bool) {
 	if name, ok = d.text(n, path); !ok {

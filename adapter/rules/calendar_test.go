@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -61,8 +62,8 @@ func TestBadCalendars(t *testing.T) {
 		{`algorithm: calendar, limit: 1, per: day, zone: Local`, "rules.r.zone", `must be the same in every process`},
 		{`algorithm: calendar, limit: 1, per: day, zone: ""`, "rules.r.zone", `must not be empty`},
 		{`algorithm: calendar, limit: 1, per: month, first_day: 0`, "rules.r.first_day", "must be 1 to 31"},
-		{`algorithm: calendar, limit: 1, per: week, first_day: 8`, "rules.r", "first day 8: must be 1 to 7"},
-		{`algorithm: calendar, limit: 1, per: day, first_day: 2`, "rules.r", "first day 2"},
+		{`algorithm: calendar, limit: 1, per: week, first_day: 8`, "rules.r.first_day", "must be 1 to 7 for a week"},
+		{`algorithm: calendar, limit: 1, per: day, first_day: 2`, "rules.r.first_day", "must be 1 to 1 for a day"},
 		{`algorithm: calendar, limit: 1, per: day, buckets: 2`, "rules.r.buckets", "is for sliding-window alone"},
 		{`algorithm: calendar, limit: 1, per: day, burst: 2`, "rules.r.burst", "a calendar lets its whole limit pass at once"},
 		{`algorithm: fixed-window, limit: 1, per: day`, "rules.r.per", "must be a duration"},
@@ -77,5 +78,29 @@ func TestBadCalendars(t *testing.T) {
 	}
 	if limit.Day.String() != "day" {
 		t.Error("the words of a file are those of package limit")
+	}
+}
+
+// A plan that shortens the periods of a rule has another first day, or says so.
+func TestFirstDayOfAPlan(t *testing.T) {
+	const file = "rules: {r: {algorithm: calendar, limit: 1, per: month, first_day: %s}}\nplans: {p: {r: {%s}}}"
+	for _, c := range []struct{ first, change, field, message string }{
+		{"15", "per: week", "plans.p.r.per", "the rule has the first day 15: write first_day here as well"},
+		{"15", "per: week, first_day: 8", "plans.p.r.first_day", "must be 1 to 7 for a week"},
+		{"32", "limit: 2", "rules.r.first_day", "must be 1 to 31"},
+		{"15", "per: week, first_day: 1", "", ""},
+		{"7", "per: week", "", ""},
+		{"15", "limit: 2", "", ""},
+	} {
+		problems := Validate("", fmt.Appendf(nil, file, c.first, c.change))
+		if c.field == "" && len(problems) == 0 {
+			continue
+		}
+		if len(problems) != 1 || problems[0].Field != c.field || !strings.Contains(problems[0].Message, c.message) {
+			t.Errorf("%+v: %v", c, problems)
+		}
+	}
+	if problems := Validate("", []byte("rules: {r: {algorithm: calendar, limit: 1, per: week, first_day: 8}}\nplans: {p: {r: {limit: 2}}}")); len(problems) != 1 {
+		t.Errorf("one fault is said %d times: %v", len(problems), problems)
 	}
 }

@@ -131,6 +131,7 @@ func (d decoder) numbers(n *node, path string, over numbers) (s numbers, ok bool
 		d.add(v.place, join(path, "limit"), "a bucket needs a rate above 0; to refuse everything write blocked: true")
 		ok = false
 	}
+	ok = ok && d.firstDay(n, path, s.calendar)
 	return s, d.suits(n, path, s.algorithm) && d.limitsAlone(n, path, over) && ok
 }
 
