@@ -383,7 +383,10 @@ func (d *driver) announceRoom(n report.Notice) {
 
 // publish stores a state for [Limiter.State], and passes it to the notifier.
 func (d *driver) publish(s State) {
-	d.state.Store(&s)
+	before := d.state.Swap(&s)
+	if d.listener != nil && s.Mode == Synced && before.Mode != Synced {
+		d.listener.retry() // its pause may last for seconds more, but Redis answers again
+	}
 	d.lim.notify.changed(s)
 }
 

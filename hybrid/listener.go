@@ -39,7 +39,7 @@ type listener struct {
 	store *redisstore.Store
 	wake  func()
 	ended chan struct{} // closed: the goroutine has ended
-	nudge chan struct{} // has room for one: round has changed
+	nudge chan struct{} // has room for one: ends a pause
 
 	mu       sync.Mutex
 	channel  string // "": none
@@ -86,6 +86,11 @@ func (l *listener) change(channel, echo string, stop bool) {
 		l.sub.Close()
 		l.sub = nil
 	}
+	l.retry()
+}
+
+// retry ends the pause before a broken subscription is made anew.
+func (l *listener) retry() {
 	select {
 	case l.nudge <- struct{}{}:
 	default:
@@ -137,7 +142,7 @@ func (l *listener) subscribe() (sub *redisstore.Subscription, round int, stopped
 	return l.sub, l.round, l.stopped
 }
 
-// sleep pauses for d, or until a round begins.
+// sleep pauses for d, or until a round begins or a retry is wanted.
 func (l *listener) sleep(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

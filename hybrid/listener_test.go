@@ -228,6 +228,30 @@ func TestListenerReconnects(t *testing.T) {
 	})
 }
 
+// After an outage a retry subscribes at once, however long the pause has become. One that is asked for
+// while the subscription works changes nothing.
+func TestListenerRetries(t *testing.T) {
+	listenInBubble(t, func(t *testing.T, e *wiredListener, say func(channel, payload string)) {
+		e.listen("c", "e")
+		e.wants(t, received{confirmed: true})
+		e.retry()
+		e.retry()
+		e.wants(t, received{})
+		e.set(true, false)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		e.take()
+		e.set(false, false)
+		e.retry()
+		synctest.Wait()
+		if h := e.take(); !h.confirmed {
+			t.Fatalf("at once after a retry: %+v", h)
+		}
+		say("c", "after")
+		e.wants(t, received{messages: []string{"after"}})
+	})
+}
+
 // A round that begins ends a pause, a read and a dial of the one before, and so does close.
 func TestListenerClosesAtOnce(t *testing.T) {
 	for name, state := range map[string]func(e *wiredListener){

@@ -59,6 +59,14 @@ var noticeMutants = []mutant{
 		by:     counters("TestAnswerEndsNotice"),
 	},
 	{
+		name:   "deaf-after-an-outage",
+		breaks: "A node that reports again hears no notice until a pause has ended.",
+		at:     "hybrid driver.publish",
+		old:    `s.Mode == Synced &&`,
+		new:    `s.Mode == Degraded &&`,
+		by:     hybrid("TestHearsAfterAnOutage"),
+	},
+	{
 		name:   "notice-of-before-a-reset",
 		breaks: "A notice from before a reset refuses after it.",
 		at:     "internal/counter Counter.Hear",
