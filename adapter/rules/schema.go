@@ -30,7 +30,7 @@ var fieldSchemas = object{
 	"zone":      object{"type": "string", "minLength": 1, "description": "of a calendar: the time zone in which a period begins, such as Europe/Berlin; default UTC"},
 	"first_day": object{"type": "integer", "minimum": 1, "maximum": 31, "description": "of a calendar: the day of the month or of the week (1 is Monday) on which a period begins; default 1"},
 	"limits":    object{"type": "string", "minLength": 3, "description": "several limits in one line, such as 10/s, 500/m, 10000/day; instead of algorithm, limit and per"},
-	"exact":     object{"type": "boolean", "description": "let Redis decide, unless it is known to refuse: not one unit above the limit, for a round trip"},
+	"exact":     object{"type": "boolean", "description": "let Redis decide, unless it is known to refuse: as exact as one process, for a round trip"},
 	"dry_run":   object{"type": "boolean", "description": "refuse nothing, and count what would be refused"},
 	"unlimited": object{"type": "boolean", "description": "nothing limits this"},
 	"blocked":   object{"type": "boolean", "description": "refuse everything"},

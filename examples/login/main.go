@@ -1,5 +1,5 @@
-// Command login limits log-ins exactly: two processes never try more passwords of an account than the
-// limit, and an attack on it costs no call of Redis: go run ./examples/login
+// Command login limits log-ins exactly: two processes try no more passwords of an account than one
+// would, and an attack on it costs no call of Redis: go run ./examples/login
 package main
 
 import (
