@@ -3,6 +3,7 @@ package limit
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
@@ -37,7 +38,7 @@ type Calendar struct {
 	Unit Unit
 	// Zone is the time zone in which a period begins at midnight; nil: UTC. It is known by its name: zones
 	// of the same name are taken for the same, and another spelling, such as Etc/UTC, for another zone. A
-	// zone that is called Local or has no name is not allowed.
+	// zone that has no name, or one that means another zone on each host, such as Local, is not allowed.
 	Zone *time.Location
 	// First is the day on which a period begins: of a week 1 (Monday) to 7 (Sunday), of a month 1 to 31.
 	// A month that has no such day begins on its last one: from the 31st of January to the 28th of
@@ -86,11 +87,8 @@ func Quota(name string, limit int64, c Calendar) (*Rule, error) {
 	if c.First < 0 || c.First > most {
 		errs = append(errs, r.bad("first day", c.First, "must be 1 to %d", most))
 	}
-	switch c.Zone.String() {
-	case "Local":
-		errs = append(errs, r.bad("zone", "Local", "must be the same in every process: load one by its name"))
-	case "":
-		errs = append(errs, r.bad("zone", `""`, "must have a name, by which processes know that theirs are the same"))
+	if why := arith.BadZone(c.Zone); why != "" {
+		errs = append(errs, r.bad("zone", strconv.Quote(c.Zone.String()), "%s", why))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err

@@ -24,6 +24,10 @@ func TestQuota(t *testing.T) {
 		{Calendar{Unit: Month, First: 32}, `first day 32: must be 1 to 31`},
 		{Calendar{Unit: Month, First: -1}, `first day -1`},
 		{Calendar{Unit: Month, Zone: time.FixedZone("", 3600)}, `zone "": must have a name`},
+		{Calendar{Unit: Month, Zone: time.FixedZone("localtime", 3600)}, `zone "localtime": must be the same in every process`},
+		{Calendar{Unit: Month, Zone: time.FixedZone("right/Europe/Berlin", 3600)}, `counts leap seconds`},
+		{Calendar{Unit: Month, Zone: time.FixedZone("far", 24*3600+1)}, `must differ from UTC by a day at most`},
+		{Calendar{Unit: Month, Zone: time.FixedZone("far", -24*3600-1)}, `must differ from UTC by a day at most`},
 	} {
 		r, err := Quota("q", 10, c.calendar)
 		if err != nil {
@@ -58,7 +62,7 @@ func TestQuota(t *testing.T) {
 func TestQuotaWhereUTCIsLocal(t *testing.T) {
 	before := time.Local
 	defer func() { time.Local = before }()
-	if r, err := Quota("q", 1, Calendar{Unit: Day, Zone: time.Local}); r != nil || err == nil || !strings.Contains(err.Error(), "zone Local") {
+	if r, err := Quota("q", 1, Calendar{Unit: Day, Zone: time.Local}); r != nil || err == nil || !strings.Contains(err.Error(), `zone "Local"`) {
 		t.Errorf("%v, %v", r, err)
 	}
 	time.Local = time.UTC

@@ -139,7 +139,8 @@ func (l *boundLimit) items(rule *limit.Rule) string {
 }
 
 // policyItem returns an item of RateLimit-Policy. The window is rounded up: the draft knows
-// whole seconds only, and a client that believes in a longer window keeps the limit.
+// whole seconds only, and a client that believes in a longer window keeps the limit. A day of a quota
+// by the calendar may be an hour longer than its window says: then t of RateLimit is what counts.
 func policyItem(name string, rule *limit.Rule) string {
 	b := appendString(make([]byte, 0, len(name)+40), name)
 	b = append(b, ";q="...)

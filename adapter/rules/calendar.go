@@ -1,10 +1,12 @@
 package rules
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -53,7 +55,8 @@ func (d decoder) zone(n *node, path string) (name string, ok bool) {
 	return name, true
 }
 
-// zones are those that were loaded, by name: each is read from a file.
+// zones are those that were loaded, by name: each is read from a file. New data take effect when the
+// process starts again.
 var zones sync.Map
 
 // zoneOf returns a time zone. The system may have none: then a program that imports time/tzdata has them.
@@ -62,11 +65,11 @@ func zoneOf(name string) (*time.Location, error) {
 		return zone.(*time.Location), nil
 	}
 	zone, err := time.LoadLocation(name)
-	switch {
-	case err == nil && zone.String() == "Local":
-		return nil, fmt.Errorf("must be the same in every process: write its name, such as Europe/Berlin")
-	case err != nil:
+	if err != nil {
 		return nil, fmt.Errorf("%q is no time zone that is known here, such as Europe/Berlin or UTC", clip(name))
+	}
+	if why := arith.BadZone(zone); why != "" {
+		return nil, errors.New(why)
 	}
 	zones.Store(name, zone)
 	return zone, nil

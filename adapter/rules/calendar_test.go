@@ -14,7 +14,8 @@ rules:
   weekly: {algorithm: calendar, limit: 10, per: week, first_day: 7}
   monthly: {algorithm: calendar, limit: 10, per: month, exact: true}
 plans:
-  more: {monthly: {limit: 50}}
+  more: {monthly: {limit: 50}, daily: {first_day: 1}}
+  spelled: {weekly: {limit: 20, zone: UTC}, monthly: {first_day: 1}}
   since-the-15th: {monthly: {first_day: 15}}
   tokyo: {daily: {zone: Asia/Tokyo}, monthly: {per: week}}
 overrides:
@@ -34,6 +35,8 @@ func TestCalendar(t *testing.T) {
 		{"weekly", "", "k", `calendar "weekly": 10 per week from day 7 in UTC`},
 		{"monthly", "", "k", `calendar "monthly": 10 per month in UTC (exact)`},
 		{"monthly", "more", "k", `calendar "monthly": 50 per month in UTC (exact)`},
+		{"weekly", "spelled", "k", `calendar "weekly": 20 per week from day 7 in UTC`},
+		{"monthly", "spelled", "k", `calendar "monthly": 10 per month in UTC (exact)`},
 		{"monthly", "since-the-15th", "k", `calendar "monthly@since-the-15th": 10 per month from day 15 in UTC (exact)`},
 		{"monthly", "tokyo", "k", `calendar "monthly@tokyo": 10 per week in UTC (exact)`},
 		{"monthly", "", "evil", `calendar "monthly": 0 per month in UTC`},
@@ -60,6 +63,7 @@ func TestBadCalendars(t *testing.T) {
 		{`algorithm: calendar, limit: 1, per: day, zone: Mars/Olympus`, "rules.r.zone", `"Mars/Olympus" is no time zone that is known here`},
 		{`algorithm: calendar, limit: 1, per: day, zone: ../../etc/passwd`, "rules.r.zone", `is no time zone`},
 		{`algorithm: calendar, limit: 1, per: day, zone: Local`, "rules.r.zone", `must be the same in every process`},
+		{`algorithm: calendar, limit: 1, per: day, zone: localtime`, "rules.r.zone", ``},
 		{`algorithm: calendar, limit: 1, per: day, zone: ""`, "rules.r.zone", `must not be empty`},
 		{`algorithm: calendar, limit: 1, per: month, first_day: 0`, "rules.r.first_day", "must be 1 to 31"},
 		{`algorithm: calendar, limit: 1, per: week, first_day: 8`, "rules.r.first_day", "must be 1 to 7 for a week"},

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"math"
 	"strings"
 	"time"
@@ -68,6 +69,9 @@ func (s numbers) shape() shaped {
 	}
 	if s.algorithm == limit.AlgorithmSlidingWindow && s.buckets == 0 {
 		sh.buckets = arith.DefaultBuckets
+	}
+	if s.algorithm == limit.AlgorithmCalendar {
+		sh.calendar.first, sh.calendar.zone = max(s.calendar.first, 1), cmp.Or(s.calendar.zone, "UTC")
 	}
 	return sh
 }

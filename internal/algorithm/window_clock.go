@@ -65,9 +65,11 @@ func (w *Window) early(r *arith.Rule) int64 {
 // agree goes to the period of a calendar in which Redis counts: the next one, if it has begun early, or back
 // to the present one, if the current one has begun by a clock that was set back since.
 func (w *Window) agree(r *arith.Rule, a Answer) {
+	if r.Early() == 0 || !w.sure {
+		return
+	}
 	id := w.serverBucket(r, a)
 	switch {
-	case r.Early() == 0 || !w.sure:
 	case id < w.cur && r.Ends(w.cur-1)-a.ServerNow > a.Slack+2*a.ClockSlack+ClockStep:
 		w.retreat(r, id, a.Now)
 	case id == w.cur+1 && r.Ends(w.cur) > a.ServerNow:

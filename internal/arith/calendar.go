@@ -1,8 +1,10 @@
 package arith
 
 import (
+	"cmp"
 	"math"
 	"sort"
+	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -61,6 +63,23 @@ func Quota(name string, limit int64, c *Calendar) Rule {
 	mark := HashName(c.Zone.String()) ^ uint64(c.First)*0x9e3779b97f4a7c15
 	width := 2*c.Unit.nominal() + changes + time.Duration(mark>>32%3_000_000_000)*time.Microsecond
 	return Rule{Name: name, Limit: limit, Period: c.Unit.nominal(), Width: width, Share: limit, Calendar: c}
+}
+
+// BadZone says why periods cannot begin in a time zone; empty: they can, as in nil, which is UTC.
+func BadZone(zone *time.Location) string {
+	name := zone.String()
+	_, offset := time.Unix(0, 0).In(cmp.Or(zone, time.UTC)).Zone()
+	switch {
+	case name == "":
+		return "must have a name, by which processes know that theirs are the same"
+	case name == "Local" || name == "localtime" || name == "posixrules" || name == "Factory":
+		return "must be the same in every process: write its name, such as Europe/Berlin"
+	case strings.HasPrefix(name, "right/"):
+		return "counts leap seconds, which Redis' clock does not"
+	case offset < -secondsOfDay || offset > secondsOfDay:
+		return "must differ from UTC by a day at most"
+	}
+	return ""
 }
 
 // same reports whether two calendars have the same periods.

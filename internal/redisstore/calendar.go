@@ -38,7 +38,8 @@ func (s *Store) otherPeriod(err error) bool {
 	if !errors.As(err, &key) {
 		return false
 	}
-	digits, ok := strings.CutPrefix(key.Reason, "period ")
+	digits, ok := strings.CutPrefix(key.Reason, "its clock shows ")
+	digits, _, _ = strings.Cut(digits, " ")
 	us, wrong := strconv.ParseInt(digits, 10, 64)
 	if !ok || wrong != nil || us > maxExact {
 		return false

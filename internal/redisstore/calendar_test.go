@@ -287,4 +287,17 @@ func TestCalendarChanges(t *testing.T) {
 		}
 		used(day, key, rules[0], 10) // and back
 	}
+
+	// After a refund a counter is stored for longer than its period. What has ended stays ended.
+	month := limit.Must(limit.Quota("day", 10, limit.Calendar{Unit: limit.Month}))
+	b.setTime(day.Add(20 * time.Hour))
+	if _, err := l.Take(ctx, "ended", rules[0], 9); err != nil {
+		t.Fatal(err)
+	}
+	if back, _, err := l.Refund(ctx, "ended", rules[0], 1, nil); err != nil || back != 1 {
+		t.Errorf("%d refunded, %v", back, err)
+	}
+	used(day.Add(24*time.Hour), "ended", month, 8)
+	used(day.Add(24*time.Hour+time.Second), "ended", month, 0)
+	used(day.Add(36*time.Hour), "ended", rules[0], 0)
 }

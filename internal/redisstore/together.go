@@ -46,7 +46,7 @@ func (s *Store) Together(checks []limit.Check) (by int, err error) {
 		}
 	}
 	if i := decision.Mistaken(checks); i >= 0 {
-		return i, fmt.Errorf("check %d: %w: an earlier one counts its key under a rule of the same name but another rate, period or number of buckets; give each limit a name of its own",
+		return i, fmt.Errorf("check %d: %w: an earlier one counts its key under a rule of the same name but another rate, period, calendar or number of buckets; give each limit a name of its own",
 			i, limit.ErrUnsupported)
 	}
 	return -1, nil

@@ -9,8 +9,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// withCalendars makes quotas of most of the rules that are windows: for a day that begins within the run, by
-// the clock of one of the servers.
+// withCalendars makes quotas of most of the rules that are windows: for a day, a week or a month that begins
+// within the run, by the clock of one of the servers.
 func (s *sim) withCalendars() {
 	rng := rand.New(rand.NewPCG(s.seed, 0xca1))
 	for i, r := range s.rules {
@@ -18,7 +18,14 @@ func (s *sim) withCalendars() {
 		if r.Algorithm() == limit.AlgorithmFunnel || rng.IntN(4) == 0 {
 			continue
 		}
-		quota := limit.Must(limit.Quota("d"+r.Name(), r.Limit(), limit.Calendar{Unit: limit.Day, Zone: midnightAt(begins)}))
+		calendar := limit.Calendar{Unit: limit.Unit(1 + rng.IntN(3)), Zone: midnightAt(begins)}
+		switch day := time.Unix(0, begins).In(calendar.Zone); calendar.Unit {
+		case limit.Week:
+			calendar.First = (int(day.Weekday())+6)%7 + 1
+		case limit.Month:
+			calendar.First = day.Day()
+		}
+		quota := limit.Must(limit.Quota("d"+r.Name(), r.Limit(), calendar))
 		s.rules[i], s.plan.rules[i] = quota, quota
 	}
 }

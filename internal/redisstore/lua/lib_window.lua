@@ -19,7 +19,7 @@ local function time_in(rule, now)
   local width, id, begins, first, second, third, fourth = match(rule.calendar, '^(%d+) (%-?%d+) (%-?%d+) (%-?%d+) (%-?%d+) (%-?%d+) (%-?%d+)$')
   width, id, first, second, third = width + 0, id + 0, first + 0, second + 0, third + 0
   if now < begins + 0 or now >= third then
-    bad('period ' .. int(now)) -- the sender's clock is wrong: it asks again
+    bad('its clock shows ' .. int(now) .. ' us, which is in no period that was sent') -- the sender's clock is wrong: it asks again
   end
   local ends, following = first, second
   if now >= second then
@@ -42,6 +42,13 @@ local function begun(list, rule, at)
     return rule.following
   end
   return at
+end
+
+-- ended reports whether a period of another calendar has ended: born is when a unit was last booked in it,
+-- or later, and what was left of the period then is known. It is stored for longer if there were refunds.
+local function ended(list, width, born, now)
+  local last = match(list, ' %d+:%d+:(%d+)$')
+  return last and #last < 16 and now - born > width - last
 end
 
 -- place adds the buckets of a list of " id:units:last", of the given width, to st. If early is set, a
@@ -101,6 +108,9 @@ local function read_window(key, rule, now)
   if rule.calendar and not st.converted then
     local at = begun(list, rule, st.at)
     st.early, st.at = at ~= st.at, at
+  end
+  if rule.calendar and st.converted and ended(list, width, st.born, now) then
+    return st
   end
   place(st, list, width, rule, st.at)
   return st

@@ -155,6 +155,22 @@ var calendarMutants = []mutant{
 		by:     counters("TestEstimateByTheCalendar"),
 	},
 	{
+		name:   "calendar-revives-what-has-ended",
+		breaks: "Units of a period that has ended count once more under another calendar.",
+		at:     "internal/redisstore/lua/lib_window.lua",
+		old:    `now - born > width - last`,
+		new:    `false`,
+		by:     redisstore("TestCalendarChanges"),
+	},
+	{
+		name:   "calendar-plan-that-says-a-default",
+		breaks: "A plan that writes a default of the calendar counts anew.",
+		at:     "adapter/rules numbers.shape",
+		old:    `cmp.Or(s.calendar.zone, "UTC")`,
+		new:    `cmp.Or(s.calendar.zone, "")`,
+		by:     rulesfile("TestCalendar"),
+	},
+	{
 		name:   "calendar-file-without-zone",
 		breaks: "The time zone in a rules file has no effect.",
 		at:     "adapter/rules decoder.numbers",
