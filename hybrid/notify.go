@@ -83,12 +83,14 @@ func push[T any](queue chan T, v T) {
 }
 
 // needsOperator reports whether only an operator can end a failure.
-func needsOperator(reason string) bool {
-	switch reason {
-	case "noauth", "wrongpass", "noperm", "denied", "crossslot", "unsupported":
-		return true
+func needsOperator(reason string) bool { return redisstore.Refusal(reason) != "" }
+
+// hint returns the attribute that says what an operator can do; none if a failure ends without one.
+func hint(reason string) []slog.Attr {
+	if !needsOperator(reason) {
+		return nil
 	}
-	return false
+	return []slog.Attr{slog.String("hint", redisstore.Refusal(reason))}
 }
 
 // stop ends run.
@@ -154,7 +156,7 @@ func (n *notifier) logState(s State) {
 	}
 	attrs := append(why(s.Reason, s.Err), slog.Int("nodes", s.Nodes), slog.Int("shards_down", s.Down))
 	if s.Mode == Degraded {
-		attrs = append(attrs, slog.String("fallback", n.fallback.String()))
+		attrs = append(append(attrs, slog.String("fallback", n.fallback.String())), hint(s.Reason)...)
 	}
 	var ended []slog.Attr
 	if s.Mode == Synced {
@@ -185,6 +187,7 @@ func (n *notifier) deliverEvent(e Event) {
 		level := slog.LevelWarn
 		if _, reason := redisstore.Classify(e.Err); e.Kind == EventDeaf && needsOperator(reason) {
 			level = slog.LevelError
+			attrs = append(attrs, hint(reason)...)
 		}
 		n.write(level, "rate limiter: "+e.Kind.String(), attrs, skipped)
 	}
