@@ -35,7 +35,7 @@ var mayImport = map[string][]string{
 	"examples/internal/demo": {"limit", "hybrid", "internal/redistest"},
 	"internal/programtest":   {}, // runs programs of the documentation
 
-	"adapter/adminlimit": {"limit", "clock", "hybrid", "internal/escape", "adapter/internal/undecided"},
+	"adapter/adminlimit": {"limit", "clock", "hybrid", "internal/escape", "internal/redisstore", "adapter/internal/undecided"},
 	"adapter/httplimit":  {"limit", "clock", "internal/escape", "adapter/internal/ranges", "adapter/internal/settle", "adapter/internal/undecided"},
 	// What adapters share; those with dependencies of their own are modules of their own.
 	"adapter/internal/figures":   {"hybrid"},

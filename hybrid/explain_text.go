@@ -33,7 +33,7 @@ func (e Explanation) String() string {
 	case res.Allowed && !e.InMemory:
 		return "This node has not seen the key lately. A check is admitted, and then Redis is asked."
 	case res.Allowed:
-		return fmt.Sprintf("%d of %d are left.", res.Remaining, res.Limit)
+		return fmt.Sprintf("%d of %d %s left.", res.Remaining, res.Limit, word(res.Remaining, "is", "are"))
 	case res.Source == limit.SourceLocal:
 		return fmt.Sprintf("The limit of %d is used up in this process, which shares it with no other.", res.Limit)
 	}
@@ -52,12 +52,16 @@ func (e *Explanation) byFallback() string {
 	case FailClosed:
 		return text + "every check is refused."
 	case FairShare:
-		text += fmt.Sprintf("this node admits 1/%d of the limit. ", max(e.State.Nodes, 1))
+		if e.State.Nodes > 1 {
+			text += fmt.Sprintf("this node admits 1/%d of the limit. ", e.State.Nodes)
+			break
+		}
+		fallthrough
 	case FullLimit:
 		text += "this node admits the whole limit. "
 	}
 	if e.Result.Allowed {
-		return text + fmt.Sprintf("%d are left.", e.Result.Remaining)
+		return text + fmt.Sprintf("%d %s left.", e.Result.Remaining, word(e.Result.Remaining, "is", "are"))
 	}
 	return text + "That is used up: " + e.counted()
 }
@@ -65,7 +69,16 @@ func (e *Explanation) byFallback() string {
 // counted says what counts, and who knows of it.
 func (e *Explanation) counted() string {
 	if e.Answered.IsZero() {
-		return fmt.Sprintf("%d units were admitted here of which Redis does not know.", e.Pending)
+		return fmt.Sprintf("%d %s admitted here of which Redis does not know.", e.Pending, word(e.Pending, "unit was", "units were"))
 	}
-	return fmt.Sprintf("%d units counted when Redis last answered, at %s UTC, and %d more were admitted here.", e.Known, e.Answered.UTC().Format(time.TimeOnly), e.Pending)
+	return fmt.Sprintf("%d %s counted when Redis last answered, at %s UTC, and %d more %s admitted here.",
+		e.Known, word(e.Known, "unit", "units"), e.Answered.UTC().Format(time.TimeOnly), e.Pending, word(e.Pending, "was", "were"))
+}
+
+// word returns the word for one thing, or that for another number of them.
+func word(n int64, one, more string) string {
+	if n == 1 {
+		return one
+	}
+	return more
 }

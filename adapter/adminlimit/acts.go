@@ -71,14 +71,17 @@ func (p *Page) post(w http.ResponseWriter, r *http.Request, what string, isJSON 
 	say(http.StatusOK, shown{Look: l})
 }
 
+// keysHidden answers whoever asks for keys that are not shown.
+const keysHidden = "keys are not shown here: see Options.HideKeys, or --admin-keys of hybridlimit serve"
+
 // admit decides who may ask for what, before anything of a body is read. It returns why not.
 func (p *Page) admit(w http.ResponseWriter, r *http.Request, what string) (who string, status int, text string) {
 	act := what == "act"
 	switch {
 	case act && p.o.Authorise == nil:
-		return "", http.StatusForbidden, "there are no acts here: see Options.Authorise"
+		return "", http.StatusForbidden, "there are no acts here: set Options.Authorise, or --admin-password of hybridlimit serve"
 	case !act && p.o.HideKeys:
-		return "", http.StatusForbidden, "keys are not shown here"
+		return "", http.StatusForbidden, keysHidden
 	case act && !p.acts.pass(), !act && !p.lookups.pass(): // before a password is looked at, so that few can be tried
 		w.Header().Set("Retry-After", "1")
 		return "", http.StatusTooManyRequests, "too many at once: each asks Redis; try again in a second"
@@ -120,7 +123,7 @@ func (p *Page) act(ctx context.Context, do, name, plan, key, used, who string) (
 		}
 		err = p.lim.Set(ctx, key, choices[0].rule, n)
 		attrs = append(attrs, slog.String("rule", name), slog.String("key", escape.Quote(key)), slog.Int64("used", n))
-		done = fmt.Sprintf("%s of %s: %d units are used now, for all nodes.", escape.Quote(key), escape.Quote(name), n)
+		done = fmt.Sprintf("%s of %s: %s used now, for all nodes.", escape.Quote(key), escape.Quote(name), many(n, "unit is", "units are"))
 	case "reload":
 		if p.o.Rules == nil {
 			return "", errors.New("there is no rules file")

@@ -96,7 +96,7 @@ func TestActs(t *testing.T) {
 	}
 	reset := formOf("do", "reset", "key", "alice", "rule", "logins")
 	used := func() int64 { return 5 - h.Limiter.Peek("alice", five).Remaining }
-	if res, _ := serve(t, h.Limiter, o).do(t, "POST", "/limits/act.json", reset, nil); res.StatusCode != 403 || used() != 5 {
+	if res, body := serve(t, h.Limiter, o).do(t, "POST", "/limits/act.json", reset, nil); res.StatusCode != 403 || used() != 5 || !strings.Contains(body, "--admin-password of hybridlimit serve") {
 		t.Errorf("by default: %s, %d are used", res.Status, used())
 	}
 	o.Authorise = func(r *http.Request) (string, bool) {
@@ -126,7 +126,7 @@ func TestActs(t *testing.T) {
 	if res, body := s.do(t, "POST", "/limits/act", reset, as("secret")); res.StatusCode != 200 || used() != 0 || !strings.Contains(body, "0 units are used now") {
 		t.Errorf("a reset: %s, %d are used\n%s", res.Status, used(), body)
 	}
-	if res, body := s.do(t, "POST", "/limits/act.json", formOf("do", "set", "used", "3", "key", "alice", "rule", "logins"), as("secret")); res.StatusCode != 200 || used() != 3 || !strings.Contains(body, `"done"`) {
+	if res, body := s.do(t, "POST", "/limits/act.json", formOf("do", "set", "used", "1", "key", "alice", "rule", "logins"), as("secret")); res.StatusCode != 200 || used() != 1 || !strings.Contains(body, `"done"`) || !strings.Contains(body, "1 unit is used now") {
 		t.Errorf("a set: %s, %d are used\n%s", res.Status, used(), body)
 	}
 	contains(t, log.String(), `act=reset`, `key="\"alice\""`, `who="ann\n"`)
@@ -136,7 +136,7 @@ func TestActs(t *testing.T) {
 		for ; res.StatusCode == 429; res, body = s.do(t, "POST", "/limits/act.json", bad, as("secret")) {
 			<-time.After(50 * time.Millisecond) // there are few a second
 		}
-		if res.StatusCode != 422 || !strings.Contains(body, `"error"`) || used() != 3 {
+		if res.StatusCode != 422 || !strings.Contains(body, `"error"`) || used() != 1 {
 			t.Errorf("%s: %s\n%s", bad, res.Status, body)
 		}
 	}
@@ -172,10 +172,14 @@ func TestHiddenKeys(t *testing.T) {
 	if strings.Contains(all, "alice") || strings.Contains(all, "logins: 5") || !strings.Contains(all, "the first mistake is in line 7") {
 		t.Errorf("keys of the rules file are shown:\n%s", all)
 	}
-	for request, want := range map[string]int{"GET keys.json": 404, "POST keys.json": 403, "POST look": 403} {
+	for request, want := range map[string]int{"GET keys.json": 403, "POST keys.json": 403, "POST look": 403} {
 		method, path, _ := strings.Cut(request, " ")
-		if res, body := s.do(t, method, "/limits/"+path, "key=alice", nil); res.StatusCode != want || strings.Contains(body, "4 of 5") {
+		if res, body := s.do(t, method, "/limits/"+path, "key=alice", nil); res.StatusCode != want || strings.Contains(body, "4 of 5") || !strings.Contains(body, "--admin-keys of hybridlimit serve") {
 			t.Errorf("%s: %s\n%s", request, res.Status, body)
 		}
+	}
+	_, got := s.do(t, "GET", "/limits/keys.json", "", nil)
+	if _, posted := s.do(t, "POST", "/limits/keys.json", "key=alice", nil); got != posted || !strings.Contains(got, `"error"`) {
+		t.Errorf("a list of keys is answered by\n%s, and a look-up by\n%s", got, posted)
 	}
 }

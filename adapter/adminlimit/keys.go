@@ -169,7 +169,7 @@ func (p *Page) lookUp(ctx context.Context, name, plan, key string) (*look, error
 	}
 	for _, e := range found {
 		if s := e.Redis; s != nil && s.Err != nil {
-			l.Err = s.Err.Error()
+			l.Err = wordsOf(s.Err)
 		}
 		if name != "" || e.InMemory || e.Redis != nil && e.Redis.Used > 0 {
 			l.add(answerOf(e, says[e.Rule]))
@@ -196,7 +196,7 @@ func answerOf(e hybrid.Explanation, says string) answer {
 	switch s := e.Redis; {
 	case s == nil:
 	case s.Err != nil:
-		a.Redis = &redis{Err: s.Err.Error()}
+		a.Redis = &redis{Err: wordsOf(s.Err)}
 	default:
 		is := &stored{Used: s.Used, Remaining: s.Result.Remaining, Allowed: s.Result.Allowed && !s.Result.WouldRefuse}
 		is.Retry, _ = seconds(s.Result.RetryAfter)

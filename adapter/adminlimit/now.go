@@ -3,9 +3,12 @@ package adminlimit
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
 
 // now is what is shown of the present, and of the last ten minutes.
@@ -70,7 +73,7 @@ func (p *Page) fleet(ctx context.Context, s hybrid.State) nodeList {
 		list.Err = "there is no Redis: this process has limits of its own"
 		return list
 	case hybrid.Degraded, hybrid.Closed:
-		list.Err = fmt.Sprintf("Redis is not asked while the limiter is %v; %d nodes were alive when it last answered", s.Mode, s.Nodes)
+		list.Err = fmt.Sprintf("Redis is not asked while the limiter is %v; %s alive when it last answered", s.Mode, many(int64(s.Nodes), "node was", "nodes were"))
 		return list
 	}
 	// A viewer who leaves must not leave an error to the others.
@@ -78,7 +81,7 @@ func (p *Page) fleet(ctx context.Context, s hybrid.State) nodeList {
 	defer cancel()
 	nodes, err := p.lim.Nodes(ctx)
 	if err != nil {
-		list.Err = err.Error()
+		list.Err = "Redis could not be asked for them: " + wordsOf(err)
 	}
 	me := p.lim.ID()
 	for _, n := range nodes {
@@ -106,11 +109,35 @@ func meaning(s hybrid.State) string {
 		if s.Down > 1 {
 			cut = fmt.Sprintf(" %d shards are cut off.", s.Down)
 		}
-		return "Redis cannot be reached: " + s.Reason + "." + cut + " The fallback decides, and nothing is lost."
+		return trouble(s) + "." + cut + " The fallback decides, and nothing is lost."
 	case hybrid.Resyncing:
 		return "Redis answers, and is told what it has missed. The shared limit decides."
 	case hybrid.LocalOnly:
 		return "There is no Redis. This process has limits of its own."
 	}
 	return "The limiter is closed."
+}
+
+// trouble says why the limiter is degraded: what Redis answers, or that it does not.
+func trouble(s hybrid.State) string {
+	if text := redisstore.Refusal(s.Reason); text != "" {
+		return text
+	}
+	if redisstore.Answered(s.Err) {
+		return "Redis answers with an error: " + s.Reason
+	}
+	return "Redis cannot be reached: " + s.Reason
+}
+
+// wordsOf returns an error of the limiter about Redis, for a text that has named Redis already.
+func wordsOf(err error) string {
+	return strings.TrimPrefix(strings.TrimPrefix(err.Error(), "hybrid: "), "redis is ")
+}
+
+// many returns a number and the words for so many things.
+func many(n int64, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.FormatInt(n, 10) + " " + more
 }

@@ -67,6 +67,7 @@ var (
 		"css":  func() template.CSS { return template.CSS(pageCSS) },
 		"js":   func() template.JS { return template.JS(pageJS) },
 		"span": span,
+		"many": func(n int) string { return many(int64(n), "more rule is", "more rules are") },
 	}).Parse(pageHTML))
 
 	policy = strings.Join([]string{
@@ -84,7 +85,7 @@ func hashOf(text string) string {
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	protect(w.Header())
 	if !p.o.hostAllowed(r.Host) {
-		http.Error(w, "adminlimit: this page is not served under that host name: see Options.Hosts", http.StatusForbidden)
+		http.Error(w, "adminlimit: this page is not served under that host name: see Options.Hosts, or --admin-host of hybridlimit serve", http.StatusForbidden)
 		return
 	}
 	name, isPage := lastOf(r)
@@ -105,7 +106,9 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.show(w, r, http.StatusOK, shown{})
 	case base == "now":
 		writeJSON(w, http.StatusOK, p.now(r.Context(), true))
-	case base == "keys" && !p.o.HideKeys:
+	case base == "keys" && p.o.HideKeys:
+		writeJSON(w, http.StatusForbidden, map[string]string{"error": keysHidden})
+	case base == "keys":
 		writeJSON(w, http.StatusOK, p.nearest())
 	case base == "rules":
 		writeJSON(w, http.StatusOK, p.rules())

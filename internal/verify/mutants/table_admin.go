@@ -78,8 +78,8 @@ var adminMutants = []mutant{
 		name:   "unknown-is-nothing",
 		breaks: "What Redis could not be asked for looks like nothing used.",
 		at:     "adapter/adminlimit answerOf",
-		old:    `&redis{Err: s.Err.Error()}`,
-		new:    `&redis{stored: &stored{}, Err: s.Err.Error()}`,
+		old:    `&redis{Err: wordsOf(s.Err)}`,
+		new:    `&redis{stored: &stored{}, Err: wordsOf(s.Err)}`,
 		by:     admin("TestWhyAKeyIsRefused"),
 	},
 	{
