@@ -1,7 +1,9 @@
 package server
 
 import (
+	"bytes"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -44,6 +46,52 @@ func TestPageShowsNoKeysByDefault(t *testing.T) {
 	for _, path := range []string{"/admin/look", "/admin/keys.json", "/admin/act"} {
 		if code, body := n.form(path, "", "key=alice&do=reset&rule=api"); code != 403 || strings.Contains(body, "9 of 10") {
 			t.Errorf("%s: %d\n%s", path, code, body)
+		}
+	}
+}
+
+// Whoever starts a server reads where its page is, and what it shows and allows.
+func TestLogSaysWhereThePageIs(t *testing.T) {
+	for want, admin := range map[string]Admin{
+		"page=/admin/ page_keys=false page_acts=false": {},
+		"page=/admin/ page_keys=true page_acts=false":  {Keys: true},
+		"page=/admin/ page_keys=false page_acts=true":  {Password: "secret"},
+	} {
+		var log bytes.Buffer
+		begin(t, "", func(o *Options) { o.Admin, o.Logger = admin, slog.New(slog.NewTextHandler(&log, nil)) }).end()
+		for line := range strings.Lines(log.String()) {
+			if strings.Contains(line, "listening") && strings.Contains(line, want) != strings.Contains(line, "protocol=http") {
+				t.Errorf("%s is not there: %s", want, line)
+			}
+		}
+		if !strings.Contains(log.String(), want) || strings.Contains(log.String(), "secret") {
+			t.Errorf("%s is not there:\n%s", want, &log)
+		}
+	}
+}
+
+// Whoever opens the port in a browser is told what is there, and other paths are still not there.
+func TestFrontOfOperators(t *testing.T) {
+	n := begin(t, redistest.Start(t).Addr(), nil)
+	code, body := n.get("/")
+	if code != 200 {
+		t.Errorf("%d\n%s", code, body)
+	}
+	listed := 0
+	for line := range strings.Lines(body) {
+		if path := strings.Fields(line)[0]; path[0] == '/' {
+			listed++
+			if code, _ := n.get(path); code != 200 {
+				t.Errorf("%s: %d", path, code)
+			}
+		}
+	}
+	if listed != 4 {
+		t.Errorf("%d are listed\n%s", listed, body)
+	}
+	for _, path := range []string{"/nothing", "/metrics/", "//x"} {
+		if code, _ := n.get(path); code != 404 {
+			t.Errorf("%s: %d", path, code)
 		}
 	}
 }

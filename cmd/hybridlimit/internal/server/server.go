@@ -202,8 +202,8 @@ func (s *Server) buildGRPC() {
 
 // serve starts the servers.
 func (s *Server) serve() {
-	run := func(name, addr string, serve func() error) {
-		s.o.Logger.Info("serve: listening", "protocol", name, "address", addr)
+	run := func(name, addr string, serve func() error, more ...any) {
+		s.o.Logger.Info("serve: listening", append([]any{"protocol", name, "address", addr}, more...)...)
 		s.serving.Go(func() {
 			err := serve()
 			if s.stopping.Load() {
@@ -228,7 +228,8 @@ func (s *Server) serve() {
 		run("check", s.o.Check.Addr().String(), s.checks.serve)
 	}
 	if s.http != nil {
-		run("http", s.o.HTTP.Addr().String(), func() error { return s.http.Serve(s.o.HTTP) })
+		run("http", s.o.HTTP.Addr().String(), func() error { return s.http.Serve(s.o.HTTP) },
+			"page", "/admin/", "page_keys", s.o.Admin.Keys, "page_acts", s.o.Admin.Password != "")
 	}
 }
 

@@ -40,9 +40,18 @@ func Check(lim *hybrid.Limiter, file *rules.File, stopping bool) Ready {
 	return r
 }
 
+// here says what a server answers.
+const here = `hybridlimit serve, for operators:
+/admin/   a page for people: the state, the rules, and with --admin-keys the keys
+/metrics  for Prometheus
+/readyz   whether it should get traffic, as JSON
+/healthz  whether it answers
+`
+
 // Handler answers the paths of this package.
 func Handler(ready func() Ready, metrics prometheus.Gatherer, page http.Handler) http.Handler {
 	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(here)) })
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("ok\n"))
 	})
