@@ -46,7 +46,7 @@ func TestParse(t *testing.T) {
 		"10/s;5/m":                  "no limit such as",
 		"10/fortnight":              `"fortnight" is no period`,
 		"10/ms":                     `"ms" is no period`,
-		"10/month":                  `"month" is no period`,
+		"10/month":                  `"month" is no period such as s, minute, 10s or 1h30m: a quota by the calendar is a rule of its own`,
 		"10/0s":                     "window 0s: must be",
 		"10/-1s":                    "no limit such as",
 		"10/99999 weeks":            "a period is at most",

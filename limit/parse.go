@@ -102,6 +102,7 @@ func read(text string) (w written, err error) {
 
 // readPeriod reads a period.
 func readPeriod(text string) (time.Duration, error) {
+	hint := ""
 	if m := periodText().FindStringSubmatch(text); m != nil {
 		word := m[2]
 		if len(word) > 2 {
@@ -117,10 +118,13 @@ func readPeriod(text string) (time.Duration, error) {
 			}
 			return time.Duration(n) * unit, nil
 		}
+		if word == "month" {
+			hint = ": a quota by the calendar is a rule of its own"
+		}
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		return 0, fmt.Errorf("%s is no period such as s, minute, 10s or 1h30m", quoted(text))
+		return 0, fmt.Errorf("%s is no period such as s, minute, 10s or 1h30m%s", quoted(text), hint)
 	}
 	return d, nil
 }

@@ -35,9 +35,15 @@ func (d decoder) firstDay(n *node, path string, c calendar) bool {
 	if days == 0 || c.first <= days {
 		return true
 	}
-	if first := n.get("first_day"); first != nil {
+	first, per := n.get("first_day"), n.get("per")
+	switch {
+	case first != nil && days == 1:
+		d.add(first.place, join(path, "first_day"), "a day has no first_day")
+	case first != nil:
 		d.add(first.place, join(path, "first_day"), "must be 1 to %d for a %v", days, c.unit)
-	} else if per := n.get("per"); per != nil { // else the rule itself has this fault
+	case per != nil && days == 1:
+		d.add(per.place, join(path, "per"), "the rule has the first day %d: write first_day: 1 here as well", c.first)
+	case per != nil: // else the rule itself has this fault
 		d.add(per.place, join(path, "per"), "the rule has the first day %d: write first_day here as well", c.first)
 	}
 	return false

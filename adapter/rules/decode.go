@@ -120,6 +120,8 @@ func (d decoder) duration(n *node, path string, least, most time.Duration) (valu
 	switch {
 	case n.text != "0" && wholeNumber.MatchString(n.text):
 		d.add(n.place, path, "%s has no unit: write a duration such as %ss, 1m or 24h", clip(n.text), clip(strings.TrimLeft(n.text, "-")))
+	case calendarUnits[strings.TrimSuffix(n.text, "s")] != 0:
+		d.add(n.place, path, "must be a duration such as 1s, 1m or 24h%s: a %[2]s of the calendar is algorithm: calendar, per: %[2]s", is(n), strings.TrimSuffix(n.text, "s"))
 	case err != nil && strings.ContainsAny(n.text, "dwy"):
 		d.add(n.place, path, "must be a duration such as 1s, 1m or 24h%s: days and longer are written in hours", is(n))
 	case err != nil:
@@ -145,10 +147,16 @@ func is(n *node) string {
 	return ", is " + strings.ReplaceAll(clip(n.text), "\n", " ")
 }
 
+// synonyms are fields by what they are called elsewhere.
+var synonyms = map[string]string{"timezone": "zone", "time_zone": "zone", "tz": "zone", "period": "per", "window": "per", "interval": "per"}
+
 // meant returns a question for the name that was probably meant.
 func meant(name string, names []string) string {
 	const most = 200 // names that are compared
 	names = names[:min(len(names), most)]
+	if word := synonyms[name]; slices.Contains(names, word) {
+		return ", did you mean " + word + "?"
+	}
 	best, at := "", 3 // more than two typing errors are another word
 	for _, n := range names {
 		if len(name) > 2 && strings.HasPrefix(n, name) {
