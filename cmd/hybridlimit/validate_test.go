@@ -38,6 +38,25 @@ func TestValidate(t *testing.T) {
 	}
 }
 
+// A mistake lists the fields that there are, and so does the page, which has this output.
+func TestValidateInDocs(t *testing.T) {
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := "rules:\n  api:\n    algorithm: sliding-window\n    limit: many\n    per: 1m\n  login:\n    colour: red\n    limits: 5/m\n"
+	t.Chdir(filepath.Dir(write(t, "bad.yaml", bad)))
+	if err := os.WriteFile("rules.yaml", []byte(rulesFile), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := cli(t, "validate", "rules.yaml", "bad.yaml")
+	if o.code != exitFound {
+		t.Errorf("exit code %d", o.code)
+	}
+	t.Chdir(here)
+	o.golden(t, "validate", nil)
+}
+
 func TestValidateWhatIsPipedIn(t *testing.T) {
 	piped(t, rulesFile, "validate", "-").want(t, exitOK).says(t, "-: valid: 2 rules")
 	piped(t, "rules: {", "validate", "-").want(t, exitFound).says(t, "-:1:")
