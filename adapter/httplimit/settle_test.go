@@ -203,7 +203,7 @@ func TestSettleAfterTheClientHasGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.ReadFull(resp.Body, make([]byte, len("token "))); err != nil {
+	if _, err := io.ReadFull(resp.Body, make([]byte, 7*len("token "))); err != nil {
 		t.Error(err)
 	}
 	leave()
