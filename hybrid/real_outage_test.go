@@ -164,7 +164,7 @@ func TestRealFrozen(t *testing.T) {
 func TestRealScriptFlush(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	l := realNode(t, srv.Addr(), quick)
+	l := realNode(t, srv.Addr(), quickPatient)
 	admin := dial(t, srv.Addr())
 	var all books
 	for i := range 300 {

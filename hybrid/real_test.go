@@ -26,6 +26,13 @@ var quick = hybrid.Options{
 	MinBackoff: 5 * time.Millisecond, MaxBackoff: 100 * time.Millisecond,
 }
 
+// quickPatient is quick, and takes no wait for a busy machine for a failure.
+var quickPatient = func() hybrid.Options {
+	o := quick
+	o.CommandTimeout = 2 * time.Second
+	return o
+}()
+
 // hasty is quick, with every unit reported at once.
 var hasty = func() hybrid.Options {
 	o := quick

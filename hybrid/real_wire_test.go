@@ -57,7 +57,7 @@ func (b *books) settlesIn(t testing.TB, l *hybrid.Limiter, addr string, shards i
 func TestRealDeliveredTwice(t *testing.T) {
 	t.Parallel()
 	srv, p := proxied(t)
-	l := realNode(t, p.Addr(), quick)
+	l := realNode(t, p.Addr(), quickPatient)
 	p.Double(1 << 30)
 	var all books
 	deadline := time.Now().Add(time.Minute)
