@@ -96,26 +96,6 @@ func TestRefusedMidRun(t *testing.T) {
 	})
 }
 
-// A node hears notices again when it reports again. Its subscription is made anew at once, not after a pause
-// that has grown to 2.5 to 5 s: after 3 heartbeats the node would say that it is deaf.
-func TestHearsAfterAnOutage(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		var log logbook
-		n := w.synced(hybrid.Options{Logger: slog.New(&log), HeartbeatInterval: 250 * time.Millisecond})
-		for range 10 {
-			n.net.down()
-			time.Sleep(time.Minute)
-			wantMode(t, n.Limiter, hybrid.Degraded)
-			n.net.up()
-			time.Sleep(10 * time.Second)
-			wantMode(t, n.Limiter, hybrid.Synced)
-		}
-		if strings.Contains(log.text(), "deaf") {
-			t.Errorf("log:\n%s", log.text())
-		}
-	})
-}
-
 // The limit may be reached only once failures have come in a row: a single
 // lost connection must not degrade anybody.
 //
