@@ -49,5 +49,5 @@ func TestSimCalendarScripts(t *testing.T) {
 	if strconv.IntSize < 64 {
 		t.Skip("the embedded Redis answers integers that fit into an int: needs 64 bits")
 	}
-	simSeeds(t, miniHost, seedRange(*simSeed, max(*simRuns/10, 3)), (*sim).withCalendars, (*sim).withExact, (*sim).withoutCharges)
+	simSeeds(t, miniHost, seedRange(*simSeed, max(*simRuns/20, 3)), (*sim).withCalendars, (*sim).withExact, (*sim).withoutCharges)
 }
