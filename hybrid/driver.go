@@ -21,7 +21,8 @@ import (
 )
 
 // driver runs the state machine of package reconcile. One goroutine steps it. Each call of Redis runs
-// in a goroutine, which then waits for another call. There are at most six of them per server.
+// in a goroutine, which then waits for another call. There are at most four of them per server, and two
+// more: for a heartbeat, and for notices.
 type driver struct {
 	lim      *Limiter
 	machine  *reconcile.Machine
@@ -168,8 +169,12 @@ func (d *driver) step(ev reconcile.Event) {
 			d.lim.notify.happened(eventOf(e.Incident))
 		case reconcile.Flushed:
 			if ch := d.waiting[e.ID]; ch != nil {
-				ch <- flushError(e.Err)
 				delete(d.waiting, e.ID)
+				if e.Reason == "" {
+					ch <- nil
+				} else {
+					ch <- &UnavailableError{Reason: e.Reason, Err: e.Err}
+				}
 			}
 		}
 	}

@@ -148,14 +148,11 @@ func (d *driver) askStored(ctx context.Context, key string, list []Explanation) 
 	for i, e := range list {
 		asks[i] = redisstore.Ask{Counter: d.store.Keyspace().CounterKey(e.Rule, key), Rule: e.Rule, Units: 1}
 	}
-	answers, errs := d.store.LookAt(ctx, asks)
-	for i := range list {
-		if errs[i] != nil {
-			list[i].Redis = &Stored{Err: public(errs[i])}
-			continue
+	for i, is := range d.store.LookAt(ctx, asks) {
+		list[i].Redis = &Stored{Used: is.Used, Result: is.Result}
+		if is.Err != nil {
+			list[i].Redis.Err = public(is.Err)
 		}
-		a := answers[i]
-		list[i].Redis = &Stored{Used: a.Used(), Result: decision.Judged(list[i].Rule, a.Result(a.Units > 0, 1))}
 	}
 }
 

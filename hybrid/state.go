@@ -103,14 +103,6 @@ func (e *UnavailableError) Error() string {
 // Unwrap returns the client's error.
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
-// flushError converts an error of package reconcile.
-func flushError(err error) error {
-	if unavailable, ok := err.(*reconcile.Unavailable); ok {
-		return &UnavailableError{Reason: unavailable.Reason, Err: unavailable.Err}
-	}
-	return err
-}
-
 // misuse holds which causes of invalid checks were reported: each cause is one event.
 type misuse struct{ reported [causes]atomic.Bool }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/screen"
 	"github.com/hybridlimit/hybridlimit/internal/inspect"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -29,7 +30,7 @@ type keyJSON struct {
 type look struct {
 	key  string
 	rule *limit.Rule
-	seen inspect.Seen
+	seen redisstore.Seen
 }
 
 func (l look) json() keyJSON {

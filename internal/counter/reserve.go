@@ -130,7 +130,7 @@ func (c *Counter) estimateLocked(now, ahead, n int64) (wait int64) {
 }
 
 // Cancel refunds what a booking holds, as far as it still counts and no booking waits behind it. It
-// returns by how many units fewer count, and how many were subtracted, as TakeOff does. Nothing is
+// returns by how many units fewer count, and how many were subtracted. Nothing is
 // refunded if the key was reset or set since. Call it once for each booking.
 func (c *Counter) Cancel(now int64, rule *limit.Rule, b *Booking) (back, taken int64, ok bool) {
 	if now, ok = c.enter(now, rule); !ok {

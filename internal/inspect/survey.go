@@ -10,7 +10,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -190,32 +189,15 @@ type Look struct {
 	Rule *limit.Rule
 }
 
-// Seen is the answer to a [Look].
-type Seen struct {
-	// Err says why there is no result: a [*limit.KeyError] for a counter that cannot be used.
-	Err error
-	// Result is that of Peek of package remote.
-	Result limit.Result
-	// Used is how many units count, those above the limit included.
-	Used int64
-}
-
 // Peek answers looks in their order, many with one pipeline.
-func (s *Survey) Peek(ctx context.Context, looks []Look) []Seen {
-	out := make([]Seen, 0, len(looks))
+func (s *Survey) Peek(ctx context.Context, looks []Look) []redisstore.Seen {
+	out := make([]redisstore.Seen, 0, len(looks))
 	for some := range slices.Chunk(looks, surveyCalls) {
 		asks := make([]redisstore.Ask, len(some))
 		for i, l := range some {
 			asks[i] = redisstore.Ask{Counter: l.Name.Text, Rule: l.Rule, Units: 1}
 		}
-		answers, errs := s.LookAt(ctx, asks)
-		for i, a := range answers {
-			if errs[i] != nil {
-				out = append(out, Seen{Err: errs[i]})
-				continue
-			}
-			out = append(out, Seen{Result: decision.Judged(asks[i].Rule, a.Result(a.Units > 0, 1)), Used: a.Used()})
-		}
+		out = append(out, s.LookAt(ctx, asks)...)
 	}
 	return out
 }

@@ -65,7 +65,7 @@ func (c *Machine) onKeyError(k *counter.Counter, booked bool, err error) {
 	}
 	c.stats.Quarantined.Add(1)
 	if first {
-		c.broken.add(k, c.now+c.cfg.quarantine)
+		c.broken.add(k, c.now+quarantine)
 	}
 }
 
@@ -149,7 +149,7 @@ func (c *Machine) failing(v *server, began int64, some bool, list []answer) redi
 			continue
 		}
 		s := &c.shards[a.shard]
-		s.retry = c.now + c.jitter(c.cfg.retry, 0.5, 1.5)
+		s.retry = c.now + c.jitter(retryPause, 0.5, 1.5)
 		if s.rounds.fails == 0 {
 			s.failedSince = began
 		}

@@ -2,7 +2,6 @@ package reconcile
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/hybridlimit/hybridlimit/internal/counter"
@@ -85,8 +84,9 @@ type (
 	NewState struct{ State State }       // the state has changed
 	Happened struct{ Incident Incident } // report what an operator may want to know
 	Flushed  struct {                    // a flush has ended
-		ID  uint64
-		Err error
+		ID     uint64
+		Reason string // why Redis cannot be reached, in one short word; empty: all is booked
+		Err    error  // the error behind it; may be nil
 	}
 )
 
@@ -136,16 +136,6 @@ type Incident struct {
 	Reason string
 	Key    string // that it is about; empty: it is not about one key
 	Err    error
-}
-
-// Unavailable is the error of a flush that ends because Redis cannot be reached.
-type Unavailable struct {
-	Reason string // one short word
-	Err    error  // the error of the client; may be nil
-}
-
-func (e *Unavailable) Error() string {
-	return fmt.Sprintf("redis is unavailable: %s: %v", e.Reason, e.Err)
 }
 
 // Fallback is the policy for checks while Redis is unreachable.

@@ -51,7 +51,7 @@ func (c *Machine) checkFlushes() {
 		case !waiting && c.state.Mode != Resyncing && cut < len(c.shards):
 			c.emit(Flushed{ID: f.id})
 		case !reachable && cut > 0 && c.beats.current == nil && c.beats.next > c.now:
-			c.emit(Flushed{ID: f.id, Err: &Unavailable{Reason: c.state.Reason, Err: c.state.Err}})
+			c.emit(Flushed{ID: f.id, Reason: c.state.Reason, Err: c.state.Err})
 		default:
 			return false
 		}

@@ -102,7 +102,7 @@ func (c *Machine) onBeat(ev BeatAnswer) {
 	c.beats.next = max(min(c.beats.next, b.at+c.jitter(c.cfg.heartbeat, 0.9, 1)), c.now)
 	switch {
 	case failing:
-		c.beats.next = c.now + c.jitter(c.cfg.retry, 0.5, 1.5)
+		c.beats.next = c.now + c.jitter(retryPause, 0.5, 1.5)
 	case ev.Err != nil:
 		c.noteFailure(ev.Err) // only the list of nodes is broken: go on as usual
 		c.stats.Failed(c.lastReason)

@@ -103,7 +103,7 @@ func New(config Config, rng *rand.Rand, ids Identities, link *counter.Link, keys
 	cfg := config.settings()
 	c := &Machine{
 		cfg: cfg, rng: rng, ids: ids, node: ids.Name(), link: link, keys: keys, each: each, stats: stats,
-		wheel: newWheel(cfg.interval, cfg.maxLag, rng.Int64N(cfg.interval)), broken: newWheel(cfg.interval, cfg.quarantine, 0),
+		wheel: newWheel(cfg.interval, cfg.maxLag, rng.Int64N(cfg.interval)), broken: newWheel(cfg.interval, quarantine, 0),
 		activeAt: math.MinInt64 / 2,
 		members:  members{count: 1}, shards: make([]shard, shards), pipes: map[uint64]*pipe{}, overdue: map[uint64]*load{},
 		state:   State{Mode: Resyncing, Reason: "starting", Nodes: 1},
@@ -270,39 +270,39 @@ type Config struct {
 // defaultBatch is the default of MaxBatch for a server that is nearby.
 const defaultBatch = 200
 
-// coalesce is how long an urgent report waits for others.
-const coalesce = time.Millisecond
+// What is no option. All times are in ns.
+const (
+	linger         = int64(time.Millisecond)      // how long an urgent report waits for others
+	retryPause     = 30 * int64(time.Millisecond) // before a failed flight is sent again, on average
+	quarantine     = 5 * int64(time.Second)       // before a broken key is tried again
+	maxPipes       = 4                            // pipelines under way to a server
+	resyncPauseMin = 5 * int64(time.Millisecond)  // pause between pipelines after an outage: a random time from this
+	resyncRange    = 20 * int64(time.Millisecond) // to this much more
+)
 
 // settings returns what follows from c.
 func (c Config) settings() settings {
 	perPipe := cmp.Or(c.ShardsPerPipeline, 16)
 	return settings{
-		interval: int64(c.SyncInterval), maxLag: int64(c.MaxLag), heartbeat: int64(c.HeartbeatInterval), linger: int64(coalesce),
+		interval: int64(c.SyncInterval), maxLag: int64(c.MaxLag), heartbeat: int64(c.HeartbeatInterval),
 		minBackoff: int64(c.MinBackoff), maxBackoff: int64(c.MaxBackoff),
-		retry: int64(30 * time.Millisecond), quarantine: int64(5 * time.Second),
 		timeout: int64(c.CommandTimeout), maxBatch: cmp.Or(c.MaxBatch, defaultBatch), farBatch: cmp.Or(c.MaxBatch, redisstore.MaxOps),
-		maxPipes: 4, shardsPerPipe: perPipe, resyncPipe: min(4, perPipe),
+		shardsPerPipe: perPipe, resyncPipe: min(4, perPipe),
 		degradeAfter: c.DegradeAfter, fallback: c.Fallback, expectedNodes: int64(c.ExpectedNodes), notices: c.Notices, single: c.Single,
-		resyncPaceMin: int64(5 * time.Millisecond), resyncRange: int64(20 * time.Millisecond),
 	}
 }
 
 // settings are the parameters of a machine. All times are in ns.
 type settings struct {
-	interval, maxLag           int64 // SyncInterval, MaxLag
-	heartbeat                  int64 // between two heartbeats
-	linger                     int64 // how long an urgent report waits for others
-	minBackoff, maxBackoff     int64 // between two probes
-	retry                      int64 // before a failed flight is sent again, on average
-	quarantine                 int64 // before a broken key is tried again
-	timeout                    int64 // of an exchange
-	maxBatch, farBatch         int   // keys in a flight, and in one to a server that is far away
-	maxPipes                   int   // pipelines under way to a server
-	shardsPerPipe, resyncPipe  int   // shards in a pipeline, and in one after an outage
-	degradeAfter               int   // rounds of failed exchanges
-	expectedNodes              int64
-	notices                    bool // nodes notify each other of keys that are used up
-	single                     bool // all pipelines go to one server, so that they may carry notices
-	fallback                   Fallback
-	resyncPaceMin, resyncRange int64 // pause between pipelines after an outage: a random time from min to min + range
+	interval, maxLag          int64 // SyncInterval, MaxLag
+	heartbeat                 int64 // between two heartbeats
+	minBackoff, maxBackoff    int64 // between two probes
+	timeout                   int64 // of an exchange
+	maxBatch, farBatch        int   // keys in a flight, and in one to a server that is far away
+	shardsPerPipe, resyncPipe int   // shards in a pipeline, and in one after an outage
+	degradeAfter              int   // rounds of failed exchanges
+	expectedNodes             int64
+	notices                   bool // nodes notify each other of keys that are used up
+	single                    bool // all pipelines go to one server, so that they may carry notices
+	fallback                  Fallback
 }

@@ -60,7 +60,7 @@ type Message struct {
 	Notices []report.Notice
 }
 
-// hears reports whether the notices of other nodes arrive.
+// receives reports whether the notices of other nodes arrive.
 func (h *notices) receives() bool { return h.confirmed && h.silent < echoesMissed }
 
 // beatsWith notes that a heartbeat is sent, and returns the number of its echo. It counts the earlier

@@ -197,7 +197,7 @@ func (c *Machine) unpack(id uint64) []int {
 	}
 	if p.load.paced == id {
 		p.load.paced = 0
-		p.load.paceAt = c.now + c.cfg.resyncPaceMin + c.jitter(c.cfg.resyncRange, 0, 1)
+		p.load.paceAt = c.now + resyncPauseMin + c.jitter(resyncRange, 0, 1)
 	}
 	return p.shards
 }
@@ -257,7 +257,7 @@ func (c *Machine) onReply(s *shard, r redisstore.Reply, sent, recv int64) {
 		s.retry = 0
 		if s.accept {
 			c.stats.BadReplies.Add(1)
-			s.retry = c.now + c.jitter(c.cfg.retry, 0.5, 1.5)
+			s.retry = c.now + c.jitter(retryPause, 0.5, 1.5)
 		}
 		s.accept = true
 	default: // another process has used the name of this node

@@ -25,7 +25,7 @@ func (c *Machine) enqueue(k *counter.Counter, urgent bool) {
 		if u.Overtakes {
 			s.pressing = append(s.pressing, queued{k, c.now})
 		}
-		at := max(c.now, s.filledAt+c.cfg.linger, c.now+u.Until-c.local)
+		at := max(c.now, s.filledAt+linger, c.now+u.Until-c.local)
 		if s.urgentAt == 0 || at < s.urgentAt {
 			s.urgentAt = at
 		}

@@ -61,7 +61,7 @@ type answer struct {
 
 // newLoad returns the load of a server to which nothing is under way.
 func newLoad(cfg *settings) *load {
-	return &load{budget: newBudget(cfg.timeout), slots: cfg.maxPipes}
+	return &load{budget: newBudget(cfg.timeout), slots: maxPipes}
 }
 
 // joins reports whether a shard of v may move to another server because the client says
@@ -89,7 +89,7 @@ func (c *Machine) Place(addrs []string) {
 		case k < 0: // a replica was promoted, or the server is new
 			v := c.isolate(i)
 			bounds := *v.load
-			bounds.slots, bounds.paced = c.cfg.maxPipes, 0
+			bounds.slots, bounds.paced = maxPipes, 0
 			v.name, v.load = addrs[i], &bounds
 		case from.joins(c.servers[k]):
 			c.move(i, c.servers[k])

@@ -114,7 +114,7 @@ func (c *Machine) noteLoss(s *shard, now int64) {
 	if c.reseedAt == 0 {
 		// A loss rarely concerns one shard alone. Wait until the others have noticed theirs, and
 		// ask for those that have nothing to send.
-		c.reseedAt = c.now + c.cfg.linger*10
+		c.reseedAt = c.now + linger*10
 		c.beats.next = c.now
 	}
 }
@@ -191,5 +191,5 @@ func (c *Machine) nameTaken(s *shard) {
 	}
 	s.begin(c.node)
 	s.seq = 1
-	s.retry = c.now + c.jitter(c.cfg.retry, 0.5, 1.5)
+	s.retry = c.now + c.jitter(retryPause, 0.5, 1.5)
 }

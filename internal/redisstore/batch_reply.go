@@ -76,7 +76,7 @@ func (r *batchReader) head() (out Reply) {
 	r.now = r.field(maxExact)
 	out = Reply{Verdict: verdicts[word[0]], Now: time.Duration(r.now) * time.Microsecond}
 	if out.Verdict == 0 {
-		r.fail("unknown fate %.20q", word)
+		r.fail("unknown verdict %.20q", word)
 	}
 	r.over()
 	return out

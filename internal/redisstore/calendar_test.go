@@ -97,10 +97,9 @@ func TestCalendarTakeEach(t *testing.T) {
 		for i, r := range rules {
 			list[i] = Ask{Counter: s.keys.CounterKey(r, "k"), Rule: r, Units: 1}
 		}
-		answers, errs := s.LookAt(ctx, list)
-		for i, err := range errs {
-			if err != nil || answers[i].Units != 1 {
-				t.Errorf("%v: %+v, %v", rules[i], answers[i], err)
+		for i, is := range s.LookAt(ctx, list) {
+			if is.Err != nil || !is.Result.Allowed {
+				t.Errorf("%v: %+v", rules[i], is)
 			}
 		}
 		b.advance(-1000 * time.Hour)

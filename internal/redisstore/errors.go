@@ -14,10 +14,10 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// ErrBadReply is that of package remote.
+// ErrBadReply reports a reply that contradicts the protocol.
 var ErrBadReply = errors.New("remote: unexpected reply from Redis")
 
-// Class sorts errors by what can be done about them, as that of package remote does.
+// Class sorts errors by what can be done about them.
 type Class uint8
 
 // The classes. The zero Class is no error.
@@ -81,7 +81,7 @@ var Reasons = []string{
 	"readonly", "refused", "timeout", "tryagain", "unblocked", "unsupported", "wrongpass", "wrongtype",
 }
 
-// Classify is that of package remote.
+// Classify returns the class of an error, and one word that says what is wrong.
 func Classify(err error) (Class, string) {
 	var key *limit.KeyError
 	var reply redis.Error

@@ -194,7 +194,7 @@ const (
 	MostPatience = 8
 )
 
-// Options are those of package remote, which documents them. The zero value is ready
+// Options says where a store keeps its counters, and how long a call may take. The zero value is ready
 // for use.
 type Options struct {
 	KeyPrefix      string

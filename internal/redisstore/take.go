@@ -65,20 +65,31 @@ func (s *Store) Take(ctx context.Context, mode TakeMode, asks ...Ask) (t Taken, 
 	return t, by, err
 }
 
-// LookAt reads many counters, each by a call of its own, in one pipeline. The errors are those of Take.
-func (s *Store) LookAt(ctx context.Context, asks []Ask) (answers []Answer, errs []error) {
-	list := make([]TakeRequest, len(asks))
+// Seen is what Redis has of one counter.
+type Seen struct {
+	// Err says why there is no result: an error of Take, so a [*limit.KeyError] for a counter that
+	// cannot be used. Then the rest is zero.
+	Err error
+	// Result is the answer to a check for one unit.
+	Result limit.Result
+	// Used is how many units count, those above the limit included.
+	Used int64
+}
+
+// LookAt reads many counters, each by a call of its own, in one pipeline. The asks are for one unit.
+func (s *Store) LookAt(ctx context.Context, asks []Ask) []Seen {
+	list, out := make([]TakeRequest, len(asks)), make([]Seen, len(asks))
 	for i := range asks {
 		list[i] = TakeRequest{Mode: Look, Asks: asks[i : i+1]}
 	}
 	s.TakeEach(ctx, list)
-	answers, errs = make([]Answer, len(asks)), make([]error, len(asks))
 	for i := range list {
-		if errs[i] = list[i].Err; errs[i] == nil {
-			answers[i] = list[i].Taken.Answers[0]
+		if out[i].Err = list[i].Err; out[i].Err == nil {
+			a := list[i].Taken.Answers[0]
+			out[i].Result, out[i].Used = decision.Judged(asks[i].Rule, a.Result(a.Units > 0, 1)), a.Used()
 		}
 	}
-	return answers, errs
+	return out
 }
 
 // TakeRequest is one of several calls of [Store.Take], and then its outcome.

@@ -181,8 +181,8 @@ func (s *sim) agreed() {
 		s.run(2 * time.Second)
 	}
 	for _, n := range s.nodes {
-		if err, ok := n.flushed[n.asked]; !ok || err != nil {
-			s.failf("I5: %s: flush while all is well: done %v, %v", n.name, ok, err)
+		if away, ok := n.flushed[n.asked]; !ok || away != "" {
+			s.failf("I5: %s: flush while all is well: done %v, %q", n.name, ok, away)
 		}
 		for _, k := range n.keys {
 			s.agreedOn(n, k)

@@ -14,7 +14,7 @@ import (
 const (
 	// DefaultMaxKeys is the number of keys kept if [Options].MaxKeys is 0.
 	DefaultMaxKeys = 65_536
-	// MaxMaxKeys is the largest allowed [Options].MaxKeys. At some 400 bytes a key this is more
+	// MaxMaxKeys is the largest allowed [Options].MaxKeys. At some 320 bytes a key this is more
 	// memory than a machine has free for a rate limiter.
 	MaxMaxKeys = 1 << 26
 )
