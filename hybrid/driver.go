@@ -170,7 +170,7 @@ func (d *driver) step(ev reconcile.Event) {
 		case reconcile.Flushed:
 			if ch := d.waiting[e.ID]; ch != nil {
 				delete(d.waiting, e.ID)
-				if e.Reason == "" {
+				if e.Booked {
 					ch <- nil
 				} else {
 					ch <- &UnavailableError{Reason: e.Reason, Err: e.Err}

@@ -29,10 +29,11 @@ type Options struct {
 	// MaxLag is how long an admitted unit may stay unreported, and how old the state of a key in
 	// use may be, if nothing is urgent. It is never longer than a quarter of the time for which
 	// units of the rule count, nor shorter than SyncInterval. Reports become urgent when this
-	// node has used half of its share of what is left of the limit. Where that is more than 4 units,
-	// 4 are enough, or a quarter of its share if that is more. The state of a key that is used up in Redis is fetched only every 5 s while
-	// notices arrive, see NoNotices. Default 1 s, or SyncInterval if that is longer; at most
-	// 1 min. SyncInterval is the tightest setting. Redis keeps the state of a key longer by MaxLag.
+	// node has used half of its share of what is left of the limit. Where that is more than 4
+	// units, 4 are enough, or a quarter of its share if that is more. The state of a key that is
+	// used up in Redis is fetched only every 5 s while notices arrive, see NoNotices. Default 1 s,
+	// or SyncInterval if that is longer; at most 1 min. SyncInterval is the tightest setting.
+	// Redis keeps the state of a key longer by MaxLag.
 	MaxLag time.Duration
 	// CommandTimeout is how long a call of Redis may take. A server that is far away has longer:
 	// five times the shortest answer of the last seconds, because a call may have to make a

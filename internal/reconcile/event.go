@@ -85,7 +85,8 @@ type (
 	Happened struct{ Incident Incident } // report what an operator may want to know
 	Flushed  struct {                    // a flush has ended
 		ID     uint64
-		Reason string // why Redis cannot be reached, in one short word; empty: all is booked
+		Booked bool   // all that was pending is booked. Otherwise Redis cannot be reached:
+		Reason string // why, in one short word
 		Err    error  // the error behind it; may be nil
 	}
 )

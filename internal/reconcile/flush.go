@@ -49,7 +49,7 @@ func (c *Machine) checkFlushes() {
 		}
 		switch {
 		case !waiting && c.state.Mode != Resyncing && cut < len(c.shards):
-			c.emit(Flushed{ID: f.id})
+			c.emit(Flushed{ID: f.id, Booked: true})
 		case !reachable && cut > 0 && c.beats.current == nil && c.beats.next > c.now:
 			c.emit(Flushed{ID: f.id, Reason: c.state.Reason, Err: c.state.Err})
 		default:

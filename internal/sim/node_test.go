@@ -40,10 +40,10 @@ type simNode struct {
 	frozen   int64                       // since when they do; 0: they run
 	dead     bool
 	admitted int64
-	refunded int64             // handed back
-	made     int               // counters
-	flushed  map[uint64]string // by the id of a flush that has ended, why Redis cannot be reached; empty: all is booked
-	asked    uint64            // flushes asked for
+	refunded int64           // handed back
+	made     int             // counters
+	flushed  map[uint64]bool // by the id of a flush that has ended, whether all was booked
+	asked    uint64          // flushes asked for
 	modes    []reconcile.Mode
 	told     reconcile.State // the latest that it has published
 	events   []reconcile.Incident
@@ -54,7 +54,7 @@ func (s *sim) addNode(o Options) *simNode {
 	n := &simNode{
 		s: s, id: s.born, name: fmt.Sprint("node", s.born), link: counter.NewLink(s.opt.pace(), s.opt.Shards, s.keyspace().Shard),
 		clock:    simClock{at: s.now, base: s.now},
-		counters: map[oracleKey]*counter.Counter{}, rules: map[*limit.Rule]*limit.Rule{}, flushed: map[uint64]string{}, wires: make([]wire, len(s.servers)),
+		counters: map[oracleKey]*counter.Counter{}, rules: map[*limit.Rule]*limit.Rule{}, flushed: map[uint64]bool{}, wires: make([]wire, len(s.servers)),
 	}
 	n.link.SetMaxDebt(s.opt.MaxDebt)
 	if s.air != nil {
@@ -169,7 +169,7 @@ func (n *simNode) step(ev reconcile.Event) {
 		case reconcile.Listen:
 			n.listen(e)
 		case reconcile.Flushed:
-			n.flushed[e.ID] = e.Reason
+			n.flushed[e.ID] = e.Booked
 		case reconcile.Happened:
 			n.events = append(n.events, e.Incident)
 		case reconcile.NewState:

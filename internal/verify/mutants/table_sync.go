@@ -11,6 +11,14 @@ var syncMutants = []mutant{
 		by:     reconcile("TestFlushWaitsForWhatBecomesUrgent"),
 	},
 	{
+		name:   "failed-flush-is-booked",
+		breaks: "A flush says that all is booked although Redis cannot be reached.",
+		at:     "internal/reconcile Machine.checkFlushes",
+		old:    `Flushed{ID: f.id, Reason:`,
+		new:    `Flushed{ID: f.id, Booked: true, Reason:`,
+		by:     hybrid("TestFlushGivesUp"),
+	},
+	{
 		name:   "every-loss-is-accepted",
 		breaks: "A node that has once been told of a loss tells Redis to accept whatever it has lost, from then on.",
 		at:     "internal/reconcile Machine.settle",
