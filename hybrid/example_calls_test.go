@@ -103,6 +103,9 @@ func ExampleLimiter_State() {
 	server.Close()
 	await(hybrid.Degraded)
 	fmt.Println(lim.State().Mode, lim.Allow("alice", limit.Must(limit.PerHour("mails", 100))))
+	if err := server.Restart(); err != nil { // so that Close need not wait for it
+		panic(err)
+	}
 	// Output:
 	// synced
 	// degraded true

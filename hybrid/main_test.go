@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	// Tests with a real server mostly wait, for outages to be noticed and to end. Two at a time, as on
 	// two processors, they take five minutes. The race detector needs the processors for itself.
 	if parallel := flag.Lookup("test.parallel"); !hybrid.UnderRace && parallel.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
-		_ = parallel.Value.Set(strconv.Itoa(max(4, runtime.GOMAXPROCS(0))))
+		_ = parallel.Value.Set(strconv.Itoa(max(8, runtime.GOMAXPROCS(0))))
 	}
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.LateDial))
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/limittest"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
@@ -63,7 +64,7 @@ func TestRealStall(t *testing.T) {
 		return n
 	}
 	for _, d := range []time.Duration{150 * time.Millisecond, 300 * time.Millisecond} {
-		for range 5 {
+		for range limittest.Cases(5, 2) {
 			stall(d)
 		}
 		if n := degraded(); n > 0 {

@@ -41,8 +41,9 @@ func TestRealWideWindows(t *testing.T) {
 		}
 		conserved(t, l, true)
 	}
-	if got, want := fleet[0].Peek("key7", rule).Remaining, int64(1_000_000-buckets-2); got > want+1 || got < want {
-		t.Errorf("%d units of key7 remain, want %d or one more", got, want)
+	if got, want := fleet[0].Peek("key7", rule).Remaining, int64(1_000_000-buckets-2); got > want+2 || got < want {
+		// One more if the other node has reported last, and one if the oldest bucket has expired.
+		t.Errorf("%d units of key7 remain, want %d or up to two more", got, want)
 	}
 }
 

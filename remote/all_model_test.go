@@ -9,6 +9,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/decision"
+	"github.com/hybridlimit/hybridlimit/internal/limittest"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -156,7 +157,7 @@ func (w *together) compare(checks []limit.Check, exact bool) (v limit.AllResult)
 // the result is what Take says of the check that it names; and waiting as long
 // as told is enough, 1 µs less is not.
 func TestTakeAllAgainstModels(t *testing.T) {
-	for seed := range uint64(6) {
+	for seed := range uint64(limittest.Cases(6, 2)) {
 		b := onMini(t)
 		w := newTogether(t, b, time.Second)
 		rng := rand.New(rand.NewPCG(11, seed))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/limittest"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -31,7 +32,7 @@ func TestHandedBackOnce(t *testing.T) {
 		per      time.Duration
 	}{{1, 1, time.Second}, {100, 100, 10 * time.Second}, {10, 7, 3 * time.Second}, {41, 997, time.Second}} {
 		b := onMini(t)
-		for seed := range uint64(60) {
+		for seed := range uint64(limittest.Cases(60, 15)) {
 			m := &misuse{t: t, b: b, l: b.limiter(), rule: funnel(t, shape.c, shape.units, shape.per), key: fmt.Sprint(i, seed), rng: rand.New(rand.NewPCG(seed, 79))}
 			for range 40 {
 				m.step()

@@ -3,6 +3,7 @@ package limittest
 import (
 	"context"
 	"fmt"
+	"os"
 	"runtime"
 	"testing"
 	"time"
@@ -20,6 +21,15 @@ func Names(prefix string, n int) []string {
 		s[i] = fmt.Sprintf("%s %d", prefix, i)
 	}
 	return s
+}
+
+// Cases returns how many random cases a comparison draws: all of them where the environment says
+// CI=true, few where somebody waits for the result.
+func Cases(all, few int) int {
+	if os.Getenv("CI") == "true" {
+		return all
+	}
+	return few
 }
 
 // Slow returns a leaky bucket that leaks next to nothing while a test runs.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hybridlimit/hybridlimit/internal/limittest"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -149,7 +150,7 @@ func TestConformance(t *testing.T) {
 
 func conformanceTables(t *testing.T) map[string][]step {
 	tables := map[string][]step{"poison": poisonTable()}
-	for seed := range uint64(4) {
+	for seed := range uint64(limittest.Cases(4, 1)) {
 		tables[fmt.Sprint("random ", seed)] = randomTable(t, seed)
 	}
 	return tables

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/limittest"
 	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -32,7 +33,7 @@ func replaced(t *testing.T, text, was, is string) string {
 func TestShortWayIsTheSame(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *backend) {
 		rng := rand.New(rand.NewPCG(5, 6))
-		long, now, runs := longWay(t), b.now(), 3000
+		long, now, runs := longWay(t), b.now(), limittest.Cases(3000, 500)
 		done := map[byte]int{}
 		for i := range runs {
 			kind, op, state := byte('w'), "", ""

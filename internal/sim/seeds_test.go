@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/limittest"
 	"github.com/hybridlimit/hybridlimit/internal/oracle"
 	"github.com/hybridlimit/hybridlimit/internal/reconcile"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -306,12 +307,12 @@ func TestSimExactScripts(t *testing.T) {
 	if strconv.IntSize < 64 {
 		t.Skip("the embedded Redis answers integers that fit into an int: needs 64 bits")
 	}
-	simSeeds(t, miniHost, seedRange(*simSeed, max(*simRuns/20, 3)), (*sim).withExact, (*sim).withoutCharges)
+	simSeeds(t, miniHost, seedRange(*simSeed, max(*simRuns/20, limittest.Cases(3, 1))), (*sim).withExact, (*sim).withoutCharges)
 }
 
 // TestSimExactRealScripts is the same with a redis-server.
 func TestSimExactRealScripts(t *testing.T) {
-	simSeeds(t, realHost(t), seedRange(*simSeed, max(*simRuns/20, 3)), (*sim).withExact, (*sim).withoutCharges)
+	simSeeds(t, realHost(t), seedRange(*simSeed, max(*simRuns/20, limittest.Cases(3, 1))), (*sim).withExact, (*sim).withoutCharges)
 }
 
 // TestSimScripts plays seeds with the real scripts beside the model: whatever
@@ -321,12 +322,12 @@ func TestSimScripts(t *testing.T) {
 	if strconv.IntSize < 64 {
 		t.Skip("the embedded Redis answers integers that fit into an int: needs 64 bits")
 	}
-	simSeeds(t, miniHost, append(seedRange(*simSeed, max(*simRuns/20, 3)), keptWithScripts...))
+	simSeeds(t, miniHost, append(seedRange(*simSeed, max(*simRuns/20, limittest.Cases(3, 1))), keptWithScripts...))
 }
 
 // TestSimRealScripts is the same with a redis-server.
 func TestSimRealScripts(t *testing.T) {
-	simSeeds(t, realHost(t), append(seedRange(*simSeed, max(*simRuns/20, 3)), keptWithScripts...))
+	simSeeds(t, realHost(t), append(seedRange(*simSeed, max(*simRuns/20, limittest.Cases(3, 1))), keptWithScripts...))
 }
 
 // TestSimKept plays the seeds that once failed.
