@@ -4,37 +4,20 @@
 -- Amounts are units. The oldest bucket expires gradually: Rule.Gone of package arith says how,
 -- and why.
 
--- limbs splits a number up to 2^53 into three digits to the base 2^18.
-local function limbs(x)
-  local a = x % 262144
-  local y = (x - a) / 262144
-  local b = y % 262144
-  return a, b, (y - b) / 262144
-end
-
--- product returns a * b, up to 2^106, as six digits to the base 2^18. No sum in
--- here exceeds 2^40, so that all of it is exact.
-local function product(a, b)
-  local a0, a1, a2 = limbs(a)
-  local b0, b1, b2 = limbs(b)
-  local d = { a0 * b0, a0 * b1 + a1 * b0, a0 * b2 + a1 * b1 + a2 * b0, a1 * b2 + a2 * b1, a2 * b2, 0 }
-  for i = 1, 5 do
-    local low = d[i] % 262144
-    d[i + 1] = d[i + 1] + (d[i] - low) / 262144
-    d[i] = low
-  end
-  return d
-end
-
--- at_most reports whether a * b <= c * d, exactly.
+-- at_most reports whether a * b <= c * d, exactly: the products may be above 2^53, so they are not
+-- computed. With a = m*d + x and c = n*b + y they are m*b*d + x*b and n*b*d + y*d, where x*b and
+-- y*d are below b*d. So m and n decide, and x*b and y*d only if these are equal. Every Lua computes
+-- the remainders of whole numbers up to 2^53 exactly.
 local function at_most(a, b, c, d)
-  local x, y = product(a, b), product(c, d)
-  for i = 6, 1, -1 do
-    if x[i] ~= y[i] then
-      return x[i] < y[i]
+  while a > 0 and b > 0 and c > 0 and d > 0 do
+    local x, y = a % d, c % b
+    local m, n = (a - x) / d, (c - y) / b
+    if m ~= n then
+      return m < n
     end
+    a, b, c, d = b, x, d, y
   end
-  return true
+  return a == 0 or b == 0
 end
 
 local window = {}
