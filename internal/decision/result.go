@@ -41,12 +41,6 @@ func Ticks(r *arith.Rule, level int64) limit.Result {
 	return limit.Result{Allowed: true, Limit: r.Limit, Remaining: (t.Full - level) / t.One, ResetAfter: time.Duration(left)}
 }
 
-// Window is [Buckets] of a window that has a number for each bucket, empty or not: counts and
-// last, the current one first.
-func Window(r *arith.Rule, allowed bool, n, multiplier int64, counts, last []int64, elapsed time.Duration) limit.Result {
-	return Buckets(r, allowed, n, multiplier, len(counts), func(i int) (age int, units, at int64) { return i, counts[i], last[i] }, elapsed)
-}
-
 // Buckets describes the answer to a question for n units of a window. bucket returns of each
 // of its k buckets, or of those that are not empty, the current one first, then backwards in
 // time, its age in buckets, its multiplied units, and how long after it began its last unit

@@ -77,7 +77,7 @@ func TestWindowWaits(t *testing.T) {
 		{61, 6750*time.Millisecond + 1}, // the first of the others
 		{100, 7250 * time.Millisecond},
 	} {
-		res := Window(r, false, c.n, 1, counts, last, 250*time.Millisecond)
+		res := window(r, false, c.n, 1, counts, last, 250*time.Millisecond)
 		if d := res.RetryAfter - c.wait; d < -2 || d > 2 {
 			t.Errorf("%d units after %v, want %v", c.n, res.RetryAfter, c.wait)
 		}
@@ -85,9 +85,14 @@ func TestWindowWaits(t *testing.T) {
 			t.Errorf("%+v", res)
 		}
 	}
-	if res := Window(r, false, 101, 1, counts, last, 0); res.RetryAfter != limit.Never || math.MaxInt64 != int64(limit.Never) {
+	if res := window(r, false, 101, 1, counts, last, 0); res.RetryAfter != limit.Never || math.MaxInt64 != int64(limit.Never) {
 		t.Errorf("%+v", res)
 	}
+}
+
+// window is Buckets of a window that has a number for each bucket, the current one first.
+func window(r *arith.Rule, allowed bool, n, multiplier int64, counts, last []int64, elapsed time.Duration) limit.Result {
+	return Buckets(r, allowed, n, multiplier, len(counts), func(i int) (age int, units, at int64) { return i, counts[i], last[i] }, elapsed)
 }
 
 // Faults 44, 45, 46: any number is rejected or gives sensible results.
@@ -122,7 +127,7 @@ func FuzzRuleNumbers(f *testing.F) {
 				counts[i] = max(n>>uint(i%60), 0)
 				last[i] = int64(is.Width) / (1 + (d+n)&7)
 			}
-			check(t, r, Window(is, n%2 == 0, n, 1, counts, last, is.Width/3))
+			check(t, r, window(is, n%2 == 0, n, 1, counts, last, is.Width/3))
 		}
 	})
 }

@@ -149,22 +149,6 @@ func (r *reader) buckets(rule *limit.Rule) []report.Bucket {
 	return r.list(nil, rule)
 }
 
-// window returns the next three items, a window: the units of its buckets and when
-// the last units came, the current bucket first, the ID of that, and how much of it has passed.
-func (r *reader) window(rule *limit.Rule) (counts, last []int64, current int64, past time.Duration) {
-	current, elapsed := r.number(maxExact), r.number(widthUS(rule)-1)
-	counts, last = make([]int64, arithOf(rule).Kept+1), make([]int64, arithOf(rule).Kept+1)
-	for _, b := range r.buckets(rule) {
-		age := current - b.ID
-		if age < 0 || age >= int64(len(counts)) {
-			r.fail("bucket %d while the current one is %d", b.ID, current)
-			break
-		}
-		counts[age], last[age] = b.Units, int64(b.Last)
-	}
-	return counts, last, current, time.Duration(elapsed) * time.Microsecond
-}
-
 // now returns the next item, Redis' time.
 func (r *reader) now() time.Duration {
 	return time.Duration(r.number(maxExact)) * time.Microsecond

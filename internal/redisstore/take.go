@@ -220,12 +220,7 @@ func (r *reader) state(c *Content) (st report.State) {
 	st.Born = r.field(maxExact)
 	st.Converted = r.field(1) == 1
 	r.over()
-	st.Level = c.Level
-	for age, units := range slices.Backward(c.counts) {
-		if units > 0 {
-			st.Buckets = append(st.Buckets, report.Bucket{ID: c.current - int64(age), Units: units, Last: time.Duration(c.last[age])})
-		}
-	}
+	st.Level, st.Buckets = c.Level, c.buckets
 	return st
 }
 
@@ -234,10 +229,10 @@ type Content struct {
 	rule *limit.Rule
 	// Level is the time in which a leaky bucket will be empty.
 	Level arith.Span
-	// Of a window, by age of the bucket: its units, and when the last of them came.
-	counts, last []int64
-	current      int64         // ID of the current bucket
-	past         time.Duration // how much of that has passed
+	// Of a window, in ascending order.
+	buckets []report.Bucket
+	current int64         // ID of the current bucket
+	past    time.Duration // how much of that has passed
 	// Of a log.
 	count       int64
 	wait, reset time.Duration
@@ -252,9 +247,21 @@ func (r *reader) content(rule *limit.Rule) Content {
 	case limit.AlgorithmSlidingLog:
 		c.count, c.wait, c.reset = r.number(maxExact), r.now(), r.now()
 	default:
-		c.counts, c.last, c.current, c.past = r.window(rule)
+		c.current, c.past = r.number(maxExact), time.Duration(r.number(widthUS(rule)-1))*time.Microsecond
+		c.buckets = r.buckets(rule)
+		for _, b := range c.buckets {
+			if b.ID > c.current || b.ID < c.current-int64(arithOf(rule).Kept) {
+				r.fail("bucket %d while the current one is %d", b.ID, c.current)
+			}
+		}
 	}
 	return c
+}
+
+// bucket returns a bucket of a window in the way of [decision.Buckets].
+func (c *Content) bucket(i int) (age int, units, last int64) {
+	b := &c.buckets[len(c.buckets)-1-i]
+	return int(c.current - b.ID), b.Units, int64(b.Last)
 }
 
 // Result returns the result of a request for n units.
@@ -267,7 +274,7 @@ func (c *Content) Result(allowed bool, n int64) limit.Result {
 	case limit.AlgorithmSlidingLog:
 		res = logResult(c.rule, allowed, n, c.count, c.wait, c.reset)
 	default:
-		res = decision.Window(is, allowed, n, 1, c.counts, c.last, c.past)
+		res = decision.Buckets(is, allowed, n, 1, len(c.buckets), c.bucket, c.past)
 	}
 	res.Source = limit.SourceRemote
 	return res
@@ -282,9 +289,10 @@ func (c *Content) Used() (n int64) {
 	case limit.AlgorithmSlidingLog:
 		return c.count
 	}
-	for age, units := range c.counts {
+	for i := range c.buckets {
+		age, units, last := c.bucket(i)
 		if is.Kept > 0 && age == is.Kept {
-			units -= is.Gone(units, c.last[age], int64(c.past))
+			units -= is.Gone(units, last, int64(c.past))
 		}
 		n = min(n+units, limit.MaxUnits) // each of them is at most that
 	}
