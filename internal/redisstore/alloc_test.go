@@ -20,7 +20,7 @@ func TestExecAllocatesNothingPerKey(t *testing.T) {
 		allocations := func(ops int) float64 {
 			b := &Batch{Node: "n1", Seq: 1, Ops: make([]report.Report, ops)}
 			reply := "a 1760000000123456" + strings.Repeat("\n1760000000123456 0", ops)
-			if arithOf(rule).Width > 0 {
+			if arith.Of(rule).Width > 0 {
 				reply = "a 1760000000123456" + strings.Repeat("\n 293333333:7:1 293333334:1:9", ops)
 			}
 			rdb := redis.NewClient(options("127.0.0.1:1"))
@@ -31,8 +31,8 @@ func TestExecAllocatesNothingPerKey(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i := range b.Ops {
-				b.Ops[i] = report.Report{Key: s.Keyspace().CounterKey(rule, fmt.Sprint(i)), Rule: rule, Units: 3, Ahead: arithOf(rule).Cost(3)}
-				if arithOf(rule).Width > 0 {
+				b.Ops[i] = report.Report{Key: s.Keyspace().CounterKey(rule, fmt.Sprint(i)), Rule: rule, Units: 3, Ahead: arith.Of(rule).Cost(3)}
+				if arith.Of(rule).Width > 0 {
 					b.Ops[i].Ahead, b.Ops[i].Buckets = arith.Span{}, []report.Bucket{{ID: 293333334, Units: 3, Last: time.Second}}
 				}
 			}

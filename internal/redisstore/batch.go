@@ -70,7 +70,7 @@ func (t *batchText) use(rule *limit.Rule) {
 		kind, letter = 1, 'w'
 	}
 	first := letter
-	if arithOf(rule).Calendar != nil {
+	if arith.Of(rule).Calendar != nil {
 		first = 'c'
 	}
 	n := t.known[rule]
@@ -81,7 +81,7 @@ func (t *batchText) use(rule *limit.Rule) {
 		t.rules = append(t.rules, first, ' ')
 		switch {
 		case kind == 0:
-			one := toWire(rule, arithOf(rule).Cost(1))
+			one := toWire(rule, arith.Of(rule).Cost(1))
 			t.rules = append(t.rules, rateText(rule)...)
 			t.rules = appendNumbers(t.rules, horizonMS(rule), one.us, one.rem)
 		case first == 'c':
@@ -89,7 +89,7 @@ func (t *batchText) use(rule *limit.Rule) {
 			t.rules = t.s.appendCalendar(append(t.rules, ' '), rule)
 		default:
 			t.rules = strconv.AppendInt(t.rules, widthUS(rule), 10)
-			t.rules = appendNumbers(t.rules, int64(arithOf(rule).Kept), horizonMS(rule))
+			t.rules = appendNumbers(t.rules, int64(arith.Of(rule).Kept), horizonMS(rule))
 		}
 		t.rules = append(t.rules, '\n')
 	}
@@ -98,7 +98,7 @@ func (t *batchText) use(rule *limit.Rule) {
 
 // funnel writes the fields of an operation on a leaky bucket besides units.
 func (t *batchText) funnel(op *report.Report, units int64) {
-	t.span(op, arithOf(op.Rule).Cost(units))
+	t.span(op, arith.Of(op.Rule).Cost(units))
 	t.span(op, op.Ahead)
 	if op.Restore {
 		level := toWire(op.Rule, op.Known.Level)

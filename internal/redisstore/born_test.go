@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -42,7 +43,7 @@ func TestMergeAcrossGenerations(t *testing.T) {
 					v := c.versions[k]
 					known := report.State{Gen: v.gen, Born: v.born}
 					f, w := known, known
-					if f.Level = arithOf(x.funnel).Cost(v.units); v.units > 0 {
+					if f.Level = arith.Of(x.funnel).Cost(v.units); v.units > 0 {
 						w.Buckets = []report.Bucket{{ID: x.bucket(), Units: v.units}}
 					}
 					r = exec(t, x.s, &Batch{Node: "m", Seq: next(), Nonce: rand.Uint64(), Accept: true, Ops: []report.Report{

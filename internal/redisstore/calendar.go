@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // width returns what the scripts get as the width of a window: of a calendar its periods at present, see
 // lua/lib_window.lua.
 func (s *Store) width(rule *limit.Rule) any {
-	if arithOf(rule).Calendar == nil {
+	if arith.Of(rule).Calendar == nil {
 		return widthUS(rule)
 	}
 	return string(s.appendCalendar(nil, rule))
@@ -22,7 +23,7 @@ func (s *Store) width(rule *limit.Rule) any {
 // appendCalendar appends the width of a calendar, and the previous period, the present and the next one by
 // what is known of Redis' clock.
 func (s *Store) appendCalendar(b []byte, rule *limit.Rule) []byte {
-	is := arithOf(rule)
+	is := arith.Of(rule)
 	id := is.Index(int64(clock.System{}.Now())+s.ahead.Load()) - 1
 	b = strconv.AppendInt(b, widthUS(rule), 10)
 	return appendNumbers(b, id, is.Ends(id-1)/1000, is.Ends(id)/1000, is.Ends(id+1)/1000, is.Ends(id+2)/1000, is.Ends(id+3)/1000)

@@ -7,6 +7,7 @@ import (
 	"time"
 	_ "time/tzdata"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -37,7 +38,7 @@ func (b *backend) setTime(at time.Time) {
 
 // ends returns when the period that has an instant ends.
 func ends(r *limit.Rule, at time.Time) time.Time {
-	is := arithOf(r)
+	is := arith.Of(r)
 	return time.Unix(0, is.Ends(is.Index(at.UnixNano())))
 }
 
@@ -128,7 +129,7 @@ func TestCalendarBatch(t *testing.T) {
 				}
 				return out[0].Reply.States[0]
 			}
-			id := arithOf(r).Index(at.UnixNano())
+			id := arith.Of(r).Index(at.UnixNano())
 			if st := send(report.Report{Units: 3, Buckets: []report.Bucket{{ID: id, Units: 3}}}); st.Err == nil {
 				t.Fatalf("the clocks are years apart, and nobody knows yet: %+v", st)
 			}
@@ -193,7 +194,7 @@ func TestCalendarsOfDifferentData(t *testing.T) {
 		if err != nil || res.Allowed != want || res.Remaining != left {
 			t.Errorf("at %v: %+v, %v; want %v, %d", at, res, err, want, left)
 		}
-		is := arithOf(r)
+		is := arith.Of(r)
 		begun = max(begun, is.Index(at.UnixNano()))
 		end := time.Unix(0, is.Ends(begun)).Sub(at)
 		if res.ResetAfter != end || !want && res.RetryAfter != end {
@@ -220,7 +221,7 @@ func TestCalendarsOfDifferentData(t *testing.T) {
 		}
 	}
 	// What the late one reports counts in the period that has begun.
-	key, id := l.keys.CounterKey(late, "k"), arithOf(late).Index(day.UnixNano())
+	key, id := l.keys.CounterKey(late, "k"), arith.Of(late).Index(day.UnixNano())
 	reply := exec(t, l.Store, &Batch{Node: "n", Seq: 1, Accept: true, Nonce: 1, Ops: []report.Report{{Key: key, Rule: late, Units: 1, Buckets: []report.Bucket{{ID: id, Units: 1}}}}})
 	if st := reply.States[0]; len(st.Buckets) != 1 || st.Buckets[0].ID != id+1 || st.Buckets[0].Units != 7 {
 		t.Errorf("%+v", st)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/limittest"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/report"
@@ -269,13 +270,13 @@ func randomTable(t *testing.T, seed uint64) (steps []step) {
 			rule := rules[rng.IntN(len(rules))]
 			op := report.Report{Key: store.Keyspace().CounterKey(rule, fmt.Sprint("k", rng.IntN(3))), Rule: rule, Units: number(), Restore: rng.IntN(3) == 0}
 			if rule.Algorithm() == limit.AlgorithmFunnel {
-				op.Back, op.BackTop = arithOf(rule).Cost(rng.Int64N(2)*number()), arithOf(rule).Cost(number())
-				op.Debt, op.Ceiling = min(rng.Int64N(2)*number(), op.Units), arithOf(rule).Cost(number())
-				op.Ahead = arithOf(rule).Diff(arithOf(rule).Cost(op.Units), arithOf(rule).Cost(rng.Int64N(2)*number()))
-				op.Known = report.State{Gen: rng.Int64N(2) * at, Level: arithOf(rule).Cost(number())}
+				op.Back, op.BackTop = arith.Of(rule).Cost(rng.Int64N(2)*number()), arith.Of(rule).Cost(number())
+				op.Debt, op.Ceiling = min(rng.Int64N(2)*number(), op.Units), arith.Of(rule).Cost(number())
+				op.Ahead = arith.Of(rule).Diff(arith.Of(rule).Cost(op.Units), arith.Of(rule).Cost(rng.Int64N(2)*number()))
+				op.Known = report.State{Gen: rng.Int64N(2) * at, Level: arith.Of(rule).Cost(number())}
 			} else {
 				id := at / widthUS(rule)
-				last := func() time.Duration { return time.Duration(rng.Int64N(int64(arithOf(rule).Width) + 1)) }
+				last := func() time.Duration { return time.Duration(rng.Int64N(int64(arith.Of(rule).Width) + 1)) }
 				op.Buckets = []report.Bucket{{ID: max(id-rng.Int64N(3), 0), Units: op.Units, Last: last()}}
 				if rng.IntN(2) == 0 {
 					op.BackBuckets = []report.Bucket{{ID: max(id-rng.Int64N(3), 0), Units: number(), Last: last()}}

@@ -26,34 +26,34 @@ func TestForgiven(t *testing.T) {
 			had, all, total, cut := arith.Span{}, arith.Span{}, int64(0), int64(0)
 			for seq := int64(1); seq <= 40; seq++ {
 				units := 1 + rng.Int64N(rule.Limit())
-				op := report.Report{Key: key, Rule: rule, Units: units, Ahead: arithOf(rule).Cost(units)}
-				op.Debt, op.Ceiling = rng.Int64N(units+1), arithOf(rule).Cost(rng.Int64N(20*rule.Limit()))
+				op := report.Report{Key: key, Rule: rule, Units: units, Ahead: arith.Of(rule).Cost(units)}
+				op.Debt, op.Ceiling = rng.Int64N(units+1), arith.Of(rule).Cost(rng.Int64N(20*rule.Limit()))
 				batch := &Batch{Shard: s.Keyspace().Shard(fmt.Sprint("k", i)), Node: fmt.Sprint("n", i), Seq: seq, Prev: seq - 1, Ops: []report.Report{op}}
 				total += units
 				r := exec(t, s, batch)
 				wantReply(t, r, VerdictApplied, total)
 				st := r.States[0]
 				cut += st.Forgiven
-				all = arithOf(rule).Add(all, arithOf(rule).Cost(units-st.Forgiven))
+				all = arith.Of(rule).Add(all, arith.Of(rule).Cost(units-st.Forgiven))
 				// What has leaked meanwhile is less than slack.
 				slack := arith.Span{NS: int64(time.Minute)}
-				if arithOf(rule).Add(st.Level, slack).Less(all) || arithOf(rule).Add(all, slack).Less(st.Level) {
+				if arith.Of(rule).Add(st.Level, slack).Less(all) || arith.Of(rule).Add(all, slack).Less(st.Level) {
 					t.Fatalf("%v: level %v, but %v were booked", rule, st.Level, all)
 				}
-				if st.Forgiven > op.Debt || arithOf(rule).Add(st.Level, slack).Less(had) {
+				if st.Forgiven > op.Debt || arith.Of(rule).Add(st.Level, slack).Less(had) {
 					t.Fatalf("%v: %d of %d forgiven, level %v, was %v", rule, st.Forgiven, op.Debt, st.Level, had)
 				}
 				top := had.Max(op.Ceiling)
-				if st.Forgiven > 0 && arithOf(rule).Add(st.Level, slack).Less(top) {
+				if st.Forgiven > 0 && arith.Of(rule).Add(st.Level, slack).Less(top) {
 					t.Fatalf("%v: %d forgiven although the level is %v, not above %v", rule, st.Forgiven, st.Level, top)
 				}
-				if over := arithOf(rule).Sub(st.Level, arithOf(rule).Add(top, slack)); st.Forgiven < op.Debt && arithOf(rule).Cost(1).Less(over) {
+				if over := arith.Of(rule).Sub(st.Level, arith.Of(rule).Add(top, slack)); st.Forgiven < op.Debt && arith.Of(rule).Cost(1).Less(over) {
 					t.Fatalf("%v: only %d of %d forgiven, the level is %v, the ceiling %v", rule, st.Forgiven, op.Debt, st.Level, top)
 				}
 				had = st.Level
 				again := exec(t, s, batch)
 				wantReply(t, again, VerdictDuplicate, total)
-				if got := again.States[0]; got.Forgiven != st.Forgiven || arithOf(rule).Add(had, slack).Less(got.Level) {
+				if got := again.States[0]; got.Forgiven != st.Forgiven || arith.Of(rule).Add(had, slack).Less(got.Level) {
 					t.Fatalf("%v: %d forgiven at first, then %d", rule, st.Forgiven, got.Forgiven)
 				}
 			}

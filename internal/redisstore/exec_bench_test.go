@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -52,16 +53,16 @@ func benchExec(b *testing.B, rule *limit.Rule, pause time.Duration, ops int) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	send := func(first int) {
 		id := int64(0)
-		if arithOf(rule).Width > 0 {
+		if arith.Of(rule).Width > 0 {
 			id = time.Now().UnixMicro() / widthUS(rule)
 		}
 		for i := range batch.Ops {
 			op := &batch.Ops[i]
 			*op = report.Report{Key: names[(first+i)%keys], Rule: rule, Units: 1 + rng.Int64N(5)}
 			if rule.Algorithm() == limit.AlgorithmFunnel {
-				op.Ahead = arithOf(rule).Cost(op.Units)
+				op.Ahead = arith.Of(rule).Cost(op.Units)
 			} else {
-				op.Buckets = []report.Bucket{{ID: id, Units: op.Units, Last: time.Duration(rng.Int64N(int64(arithOf(rule).Width)))}}
+				op.Buckets = []report.Bucket{{ID: id, Units: op.Units, Last: time.Duration(rng.Int64N(int64(arith.Of(rule).Width)))}}
 			}
 		}
 		batch.Prev = batch.Seq

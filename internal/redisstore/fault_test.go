@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/report"
 )
@@ -37,7 +38,7 @@ func (x *bookings) failing(seq int64, class Class, reason string) {
 // batchAt is batch without asking Redis for its time.
 func (x *bookings) batchAt(seq, bucket, n int64) *Batch {
 	return &Batch{Node: "n1", Seq: seq, Prev: seq - 1, Ops: []report.Report{
-		{Key: x.fk, Rule: x.funnel, Units: n, Ahead: arithOf(x.funnel).Cost(n)},
+		{Key: x.fk, Rule: x.funnel, Units: n, Ahead: arith.Of(x.funnel).Cost(n)},
 		{Key: x.wk, Rule: x.window, Units: n, Buckets: []report.Bucket{{ID: bucket, Units: n}}},
 	}}
 }
@@ -279,7 +280,7 @@ func TestCluster(t *testing.T) {
 			batch := &Batch{Shard: shard, Node: "n1", Seq: seq, Prev: seq - 1}
 			for i := range 3 {
 				key := string(s.Keyspace().appendShard(nil, shard)) + fmt.Sprintf("f:1:f:k:}%d", i)
-				batch.Ops = append(batch.Ops, report.Report{Key: key, Rule: rule, Units: 1, Ahead: arithOf(rule).Cost(1)})
+				batch.Ops = append(batch.Ops, report.Report{Key: key, Rule: rule, Units: 1, Ahead: arith.Of(rule).Cost(1)})
 			}
 			batches = append(batches, batch)
 		}

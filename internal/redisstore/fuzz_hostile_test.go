@@ -107,7 +107,7 @@ func FuzzDecodeMutated(f *testing.F) {
 		if good.Verdict <= VerdictDuplicate {
 			good.States = []report.State{
 				{Gen: gen & maxExact, Born: now & (maxExact >> 1), Level: arith.Span{NS: a & (1<<40 - 1), Rem: b & 3}, Converted: kind&2 != 0, Forgiven: b & (ops[0].Debt / 2)},
-				{Gen: gen & maxExact, Born: b & maxExact, Converted: kind&8 != 0, Buckets: []report.Bucket{{ID: a & (maxExact >> 1), Units: b & maxExact, Last: arithOf(anyWindow).Width}, {ID: a&(maxExact>>1) + 1, Units: 1}}},
+				{Gen: gen & maxExact, Born: b & maxExact, Converted: kind&8 != 0, Buckets: []report.Bucket{{ID: a & (maxExact >> 1), Units: b & maxExact, Last: arith.Of(anyWindow).Width}, {ID: a&(maxExact>>1) + 1, Units: 1}}},
 			}
 			if kind&16 != 0 {
 				good.States[kind>>5&1] = report.State{Err: &limit.KeyError{Key: ops[kind>>5&1].Key, Reason: "no"}, Booked: kind&4 != 0}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -183,17 +184,17 @@ func goldenBatches(t *testing.T, b *backend, r recorder) {
 	}
 	b.set(name(f, "broken"), "nonsense")
 	ops := []report.Report{
-		{Key: name(f, "k"), Rule: f, Units: 3, Ahead: arithOf(f).Cost(2)},
+		{Key: name(f, "k"), Rule: f, Units: 3, Ahead: arith.Of(f).Cost(2)},
 		{Key: name(w, "k"), Rule: w, Units: 3, Buckets: bucket(3)},
 		{Key: name(x, "k"), Rule: x, Units: 1, Buckets: []report.Bucket{{ID: r.at / widthUS(x), Units: 1}}},
 		{Key: name(f, "broken"), Rule: f, Units: 5},
 		{Key: name(f, "read"), Rule: f},
-		{Key: name(f, "debt"), Rule: f, Units: 20, Debt: 18, Ceiling: arithOf(f).Full},
-		{Key: name(f, "raised"), Rule: f, Restore: true, Known: report.State{Gen: 7, Born: 9, Level: arithOf(f).Cost(4)}},
+		{Key: name(f, "debt"), Rule: f, Units: 20, Debt: 18, Ceiling: arith.Of(f).Full},
+		{Key: name(f, "raised"), Rule: f, Restore: true, Known: report.State{Gen: 7, Born: 9, Level: arith.Of(f).Cost(4)}},
 		{Key: name(w, "raised"), Rule: w, Restore: true, Known: report.State{Gen: 7, Born: 9, Buckets: bucket(4)}},
 	}
 	back := []report.Report{
-		{Key: name(f, "k"), Rule: f, Units: 1, Back: arithOf(f).Cost(2), BackTop: arithOf(f).Full},
+		{Key: name(f, "k"), Rule: f, Units: 1, Back: arith.Of(f).Cost(2), BackTop: arith.Of(f).Full},
 		{Key: name(w, "k"), Rule: w, BackBuckets: bucket(2)},
 		{Key: name(f, "raised"), Rule: funnel(t, 20, 9, time.Second), Units: 1},
 		{Key: name(w, "raised"), Rule: sliding(t, 10, 2*time.Minute, 10), Units: 1, Buckets: []report.Bucket{{ID: id / 2, Units: 1}}},

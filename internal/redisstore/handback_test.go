@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -21,7 +22,7 @@ func TestBatchHandsBack(t *testing.T) {
 			op := func(units, back int64) report.Report {
 				op := report.Report{Key: k, Rule: r, Units: units}
 				if r.Algorithm() == limit.AlgorithmFunnel {
-					op.Back, op.BackTop, op.Ahead = arithOf(r).Cost(back), arithOf(r).Full, arithOf(r).Cost(units)
+					op.Back, op.BackTop, op.Ahead = arith.Of(r).Cost(back), arith.Of(r).Full, arith.Of(r).Cost(units)
 					return op
 				}
 				id := b.now() / widthUS(r)
@@ -33,8 +34,8 @@ func TestBatchHandsBack(t *testing.T) {
 			}
 			used := func(o Outcome) int64 {
 				st := o.Reply.States[0]
-				sum := arithOf(r).Whole(st.Level)
-				if arithOf(r).Cost(sum).Less(st.Level) {
+				sum := arith.Of(r).Whole(st.Level)
+				if arith.Of(r).Cost(sum).Less(st.Level) {
 					sum++
 				}
 				for _, b := range st.Buckets {
@@ -77,7 +78,7 @@ func TestGenerationOutlivesWhoeverWasToldOfIt(t *testing.T) {
 			t.Fatal(err)
 		}
 		key := l.keys.CounterKey(rule, "k")
-		b.advance(arithOf(rule).Horizon())
+		b.advance(arith.Of(rule).Horizon())
 		ask := func(r *limit.Rule) {
 			seq++
 			exec(t, s, &Batch{Node: "n1", Seq: seq, Prev: seq - 1, Ops: []report.Report{{Key: key, Rule: r}}})
@@ -88,8 +89,8 @@ func TestGenerationOutlivesWhoeverWasToldOfIt(t *testing.T) {
 			ask(lower)
 			take(t, l, "k", lower, 1)
 		}
-		if ttl := b.rdb.PTTL(ctx, key).Val(); ttl < arithOf(rule).Horizon()+time.Second {
-			t.Errorf("%v: TTL %v after it was asked for, want %v", rule, ttl, arithOf(rule).Horizon()+time.Second)
+		if ttl := b.rdb.PTTL(ctx, key).Val(); ttl < arith.Of(rule).Horizon()+time.Second {
+			t.Errorf("%v: TTL %v after it was asked for, want %v", rule, ttl, arith.Of(rule).Horizon()+time.Second)
 		}
 	}
 }
@@ -100,7 +101,7 @@ func TestBatchHandsNothingBack(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *backend) {
 		s := b.store()
 		for i, rule := range []*limit.Rule{funnel(t, 10, 1, 1000*time.Hour), fixed(t, 10, 1000*time.Hour), sliding(t, 10, 1000*time.Hour, 10)} {
-			back := report.Report{Key: s.Keyspace().CounterKey(rule, "k"), Rule: rule, Back: arithOf(rule).Cost(5), BackTop: arithOf(rule).Full}
+			back := report.Report{Key: s.Keyspace().CounterKey(rule, "k"), Rule: rule, Back: arith.Of(rule).Cost(5), BackTop: arith.Of(rule).Full}
 			if rule.Algorithm() != limit.AlgorithmFunnel {
 				back = report.Report{Key: back.Key, Rule: rule, BackBuckets: []report.Bucket{{ID: b.now() / widthUS(rule), Units: 5}}}
 			}
@@ -123,7 +124,7 @@ func TestBatchHandsBackAfterReset(t *testing.T) {
 			back := report.Report{Key: op.Key, Rule: rule}
 			node := fmt.Sprint("n", i)
 			if rule.Algorithm() == limit.AlgorithmFunnel {
-				op.Ahead, back.Back, back.BackTop = arithOf(rule).Cost(5), arithOf(rule).Cost(5), arithOf(rule).Full
+				op.Ahead, back.Back, back.BackTop = arith.Of(rule).Cost(5), arith.Of(rule).Cost(5), arith.Of(rule).Full
 			} else {
 				op.Buckets = []report.Bucket{{ID: b.now() / widthUS(rule), Units: 5}}
 				back.BackBuckets = op.Buckets

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -28,7 +29,7 @@ func (k Keyspace) NoticeID(shard int, rule *limit.Rule, key string, hashed bool)
 // RoomNotice returns the notice that a key has room since it was lowered.
 func (k Keyspace) RoomNotice(rule *limit.Rule, key string, done Renewed) report.Notice {
 	return report.Notice{
-		ID: NoticeIDOf(k.CounterKey(rule, key)), Shard: k.Shard(key), Shape: arithOf(rule).ShapeHash(),
+		ID: NoticeIDOf(k.CounterKey(rule, key)), Shard: k.Shard(key), Shape: arith.Of(rule).ShapeHash(),
 		Limit: rule.Limit(), Gen: done.State.Gen, Now: done.Now,
 	}
 }

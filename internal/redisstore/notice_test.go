@@ -156,15 +156,15 @@ func TestShapeOf(t *testing.T) {
 	}
 	for _, a := range rules {
 		for _, b := range rules {
-			if same := arith.Of(a).SameShape(arith.Of(b)); same != (arithOf(a).ShapeHash() == arithOf(b).ShapeHash()) {
-				t.Errorf("%v and %v: same shape %v, %08x and %08x", a, b, same, arithOf(a).ShapeHash(), arithOf(b).ShapeHash())
+			if same := arith.Of(a).SameShape(arith.Of(b)); same != (arith.Of(a).ShapeHash() == arith.Of(b).ShapeHash()) {
+				t.Errorf("%v and %v: same shape %v, %08x and %08x", a, b, same, arith.Of(a).ShapeHash(), arith.Of(b).ShapeHash())
 			}
 		}
 	}
-	if got, want := arithOf(rules[0]).ShapeHash(), uint32(0xc4ac0eb0); got != want {
+	if got, want := arith.Of(rules[0]).ShapeHash(), uint32(0xc4ac0eb0); got != want {
 		t.Errorf("%08x, want %08x: processes of two releases would ignore each other's notices", got, want)
 	}
-	if n := testing.AllocsPerRun(20, func() { arithOf(rules[0]).ShapeHash() }); n > 0 {
+	if n := testing.AllocsPerRun(20, func() { arith.Of(rules[0]).ShapeHash() }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

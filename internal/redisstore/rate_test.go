@@ -51,7 +51,7 @@ func TestFunnelOfAnotherRateIsNoLoss(t *testing.T) {
 	seq := int64(0)
 	do := func(r *limit.Rule, units int64) report.State {
 		seq++
-		return exec(t, s, &Batch{Node: "n1", Seq: seq, Prev: seq - 1, Ops: []report.Report{{Key: key, Rule: r, Units: units, Ahead: arithOf(r).Cost(units)}}}).States[0]
+		return exec(t, s, &Batch{Node: "n1", Seq: seq, Prev: seq - 1, Ops: []report.Report{{Key: key, Rule: r, Units: units, Ahead: arith.Of(r).Cost(units)}}}).States[0]
 	}
 	do(slow, 50)
 	before := b.get(key)
@@ -59,7 +59,7 @@ func TestFunnelOfAnotherRateIsNoLoss(t *testing.T) {
 		t.Errorf("asked: %+v, %q", st, b.get(key))
 	}
 	st := do(fast, 1)
-	if st.Gen == 0 || st.Converted || arithOf(fast).Whole(st.Level) != 51 {
+	if st.Gen == 0 || st.Converted || arith.Of(fast).Whole(st.Level) != 51 {
 		t.Errorf("written: %+v", st)
 	}
 	if again := do(fast, 1); again.Gen != st.Gen || again.Converted {
@@ -77,18 +77,18 @@ func TestBatchReadsAhead(t *testing.T) {
 		seq := int64(0)
 		do := func(rule *limit.Rule, units ...int64) report.State {
 			seq++
-			batch := &Batch{Node: "n1", Seq: seq, Prev: seq - 1, Ops: []report.Report{{Key: other, Rule: two, Units: 1, Ahead: arithOf(two).Cost(1)}}}
+			batch := &Batch{Node: "n1", Seq: seq, Prev: seq - 1, Ops: []report.Report{{Key: other, Rule: two, Units: 1, Ahead: arith.Of(two).Cost(1)}}}
 			for _, n := range units {
-				batch.Ops = append(batch.Ops, report.Report{Key: key, Rule: rule, Units: n, Ahead: arithOf(rule).Cost(n)})
+				batch.Ops = append(batch.Ops, report.Report{Key: key, Rule: rule, Units: n, Ahead: arith.Of(rule).Cost(n)})
 			}
 			states := exec(t, s, batch).States
 			return states[len(states)-1]
 		}
 		do(two, 5)
-		if st := do(two, 3, 4); arithOf(two).Whole(arithOf(two).Add(st.Level, arith.Span{NS: int64(time.Minute)})) != 12 {
+		if st := do(two, 3, 4); arith.Of(two).Whole(arith.Of(two).Add(st.Level, arith.Span{NS: int64(time.Minute)})) != 12 {
 			t.Errorf("5, 3 and 4 units are %v", st.Level)
 		}
-		if st := do(three, 1); st.Gen == 0 || arithOf(three).Whole(arithOf(three).Add(st.Level, arith.Span{NS: int64(time.Minute)})) != 13 {
+		if st := do(three, 1); st.Gen == 0 || arith.Of(three).Whole(arith.Of(three).Add(st.Level, arith.Span{NS: int64(time.Minute)})) != 13 {
 			t.Errorf("12 units and 1 at another rate: %+v", st)
 		}
 	})
@@ -112,9 +112,9 @@ func TestBatchWithoutMGET(t *testing.T) {
 	key := s.Keyspace().CounterKey(rule, "k")
 	shard := s.Keyspace().Shard("k")
 	for seq := range int64(3) {
-		batch := &Batch{Shard: shard, Node: "n1", Seq: seq + 1, Prev: seq, Ops: []report.Report{{Key: key, Rule: rule, Units: 2, Ahead: arithOf(rule).Cost(2)}}}
+		batch := &Batch{Shard: shard, Node: "n1", Seq: seq + 1, Prev: seq, Ops: []report.Report{{Key: key, Rule: rule, Units: 2, Ahead: arith.Of(rule).Cost(2)}}}
 		level := exec(t, s, batch).States[0].Level
-		if got := arithOf(rule).Whole(arithOf(rule).Add(level, arith.Span{NS: int64(time.Minute)})); got != 2*seq+2 {
+		if got := arith.Of(rule).Whole(arith.Of(rule).Add(level, arith.Span{NS: int64(time.Minute)})); got != 2*seq+2 {
 			t.Errorf("%d units are booked, want %d", got, 2*seq+2)
 		}
 	}
@@ -138,7 +138,7 @@ func TestUnitsThatHaveLeakedAloneAddUp(t *testing.T) {
 		s, r := b.store(), funnel(t, 1000, 10, time.Second)
 		key, units := s.Keyspace().CounterKey(r, "k"), int64(2*c.between/leak) // twice as fast as they leak
 		report := func(node string, seq int64) time.Duration {
-			op := report.Report{Key: key, Rule: r, Units: units, Ahead: arith.Span{NS: -int64(ago)}, Debt: c.debt, Ceiling: arithOf(r).Full}
+			op := report.Report{Key: key, Rule: r, Units: units, Ahead: arith.Span{NS: -int64(ago)}, Debt: c.debt, Ceiling: arith.Of(r).Full}
 			return time.Duration(exec(t, s, &Batch{Node: node, Seq: seq, Prev: seq - 1, MaxLag: c.lag, Ops: []report.Report{op}}).States[0].Level.NS)
 		}
 		want := -ago

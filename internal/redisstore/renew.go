@@ -51,13 +51,13 @@ func (s *Store) Refund(ctx context.Context, key string, rule *limit.Rule, n int6
 	out.Now, out.State.Gen = r.now(), r.number(maxExact)
 	switch kindOf(rule) {
 	case "f":
-		back = min(n, arithOf(rule).WholeUp(r.span(rule)))
+		back = min(n, arith.Of(rule).WholeUp(r.span(rule)))
 	case "l":
 		back = min(n, r.number(limit.MaxUnits))
 	default:
 		back = min(n, r.number(limit.MaxUnits))
 		oldest, last, passed := r.number(limit.MaxUnits), 1000*r.number(maxExact), 1000*r.number(maxExact)
-		still := func(units int64) int64 { return units - arithOf(rule).Gone(units, last, passed) }
+		still := func(units int64) int64 { return units - arith.Of(rule).Gone(units, last, passed) }
 		back += still(oldest) - still(oldest-min(n-back, oldest))
 	}
 	return back, out, r.end()
@@ -81,7 +81,7 @@ func (s *Store) renew(ctx context.Context, script *script, key string, rule *lim
 
 func (s *Store) renewOnce(ctx context.Context, script *script, key string, rule *limit.Rule, units int64, of *Booking) (*reader, error) {
 	c := &call{script: script, keys: []string{s.Keyspace().CounterKey(rule, key)}}
-	is, kind, units := arithOf(rule), kindOf(rule), min(units, limit.MaxUnits)
+	is, kind, units := arith.Of(rule), kindOf(rule), min(units, limit.MaxUnits)
 	if kind == "f" {
 		c.args = []any{kind, rateText(rule), 0, horizonMS(rule)}
 		c.span(rule, is.Cost(units))

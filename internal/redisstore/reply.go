@@ -69,10 +69,10 @@ func (s *scanner) over() {
 // They are in ascending order, and at most one more than the rule keeps.
 func (s *scanner) list(out []report.Bucket, rule *limit.Rule) []report.Bucket {
 	n, from := strings.Count(s.line, " "), len(out)
-	if n > arithOf(rule).Kept+1 {
-		s.fail("%d buckets, at most %d are kept", n, arithOf(rule).Kept+1)
+	if n > arith.Of(rule).Kept+1 {
+		s.fail("%d buckets, at most %d are kept", n, arith.Of(rule).Kept+1)
 	}
-	out = slices.Grow(out, min(n, arithOf(rule).Kept+1))
+	out = slices.Grow(out, min(n, arith.Of(rule).Kept+1))
 	for s.line != "" && s.err == nil {
 		b := report.Bucket{ID: s.field(limit.MaxUnits)}
 		s.take(":")

@@ -73,7 +73,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		r.flag()
 		r.span(ops[0].Rule)
-		if list := r.buckets(ops[1].Rule); len(list) > arithOf(ops[1].Rule).Kept+1 {
+		if list := r.buckets(ops[1].Rule); len(list) > arith.Of(ops[1].Rule).Kept+1 {
 			t.Errorf("%d buckets", len(list))
 		}
 		_ = r.end()
@@ -99,7 +99,7 @@ func checkDecoded(t *testing.T, r Reply, err error, ops []report.Report) {
 			t.Errorf("decoded state %+v", s)
 		}
 		for i, b := range s.Buckets {
-			if b.ID < 0 || b.ID > limit.MaxUnits || b.Units < 0 || b.Units > limit.MaxUnits || b.Last < 0 || b.Last > arithOf(ops[1].Rule).Width || i > 0 && s.Buckets[i-1].ID >= b.ID {
+			if b.ID < 0 || b.ID > limit.MaxUnits || b.Units < 0 || b.Units > limit.MaxUnits || b.Last < 0 || b.Last > arith.Of(ops[1].Rule).Width || i > 0 && s.Buckets[i-1].ID >= b.ID {
 				t.Errorf("decoded buckets %+v", s.Buckets)
 			}
 		}
@@ -169,7 +169,7 @@ func FuzzWireSpan(f *testing.F) {
 		if err != nil || n < 0 {
 			t.Skip()
 		}
-		s := arithOf(rule).Cost(n)
+		s := arith.Of(rule).Cost(n)
 		w := toWire(rule, s)
 		if w.us < 0 || w.us > maxExact || w.rem < 0 || w.rem >= denominator(rule) {
 			t.Fatalf("%v of %v crosses as %+v", s, rule, w)

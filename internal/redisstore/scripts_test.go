@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/report"
 )
 
@@ -29,7 +30,7 @@ func TestNoScriptInPipeline(t *testing.T) {
 			for shard := range 8 {
 				key := string(s.Keyspace().appendShard(nil, shard)) + "f:1:f:k:x"
 				batches = append(batches, &Batch{Shard: shard, Node: "n1", Seq: round, Prev: round - 1, Ops: []report.Report{
-					{Key: key, Rule: rule, Units: 1, Ahead: arithOf(rule).Cost(1)},
+					{Key: key, Rule: rule, Units: 1, Ahead: arith.Of(rule).Cost(1)},
 				}})
 			}
 			for i, o := range execAll(s, batches) {

@@ -30,7 +30,7 @@ func stateRules(t *testing.T) []*limit.Rule {
 // heldBy returns how many units a state says that there are.
 func heldBy(r *limit.Rule, st *report.State) (n int64) {
 	if r.Algorithm() == limit.AlgorithmFunnel {
-		return arithOf(r).WholeUp(st.Level)
+		return arith.Of(r).WholeUp(st.Level)
 	}
 	for _, b := range st.Buckets {
 		n += b.Units
@@ -96,7 +96,7 @@ func TestTakeKeepsTheGeneration(t *testing.T) {
 				if _, _, err := s.Take(ctx, mode, Ask{Counter: key, Rule: r, Units: 5, Own: 5}); err != nil {
 					t.Fatal(err)
 				}
-				if left := b.rdb.PTTL(ctx, key).Val(); (left >= arithOf(r).Horizon()) != (mode != Look) {
+				if left := b.rdb.PTTL(ctx, key).Val(); (left >= arith.Of(r).Horizon()) != (mode != Look) {
 					t.Errorf("%v, %q: kept for %v", r, mode, left)
 				}
 			}

@@ -37,7 +37,7 @@ func (x *bookings) bucket() int64 { return x.b.now() / widthUS(x.window) }
 // batch books n units on either counter.
 func (x *bookings) batch(seq, prev, n int64) *Batch {
 	return &Batch{Node: "n1", Seq: seq, Prev: prev, Ops: []report.Report{
-		{Key: x.fk, Rule: x.funnel, Units: n, Ahead: arithOf(x.funnel).Cost(n)},
+		{Key: x.fk, Rule: x.funnel, Units: n, Ahead: arith.Of(x.funnel).Cost(n)},
 		{Key: x.wk, Rule: x.window, Units: n, Buckets: []report.Bucket{{ID: x.bucket(), Units: n}}},
 	}}
 }
@@ -54,8 +54,8 @@ func (x *bookings) used() (inFunnel, inWindow int64) {
 }
 
 func roundUp(rule *limit.Rule, s arith.Span) int64 {
-	n := arithOf(rule).Whole(s)
-	if arithOf(rule).Cost(n).Less(s) {
+	n := arith.Of(rule).Whole(s)
+	if arith.Of(rule).Cost(n).Less(s) {
 		n++
 	}
 	return n
@@ -286,8 +286,8 @@ func TestResetOutlivesOlderViews(t *testing.T) {
 				}
 			}
 			take(t, l, "k", rule, n)
-			if ttl := b.rdb.PTTL(ctx, key).Val(); ttl < arithOf(rule).Horizon()+time.Second {
-				t.Errorf("%v, after %d more units: TTL %v, want %v", rule, n, ttl, arithOf(rule).Horizon())
+			if ttl := b.rdb.PTTL(ctx, key).Val(); ttl < arith.Of(rule).Horizon()+time.Second {
+				t.Errorf("%v, after %d more units: TTL %v, want %v", rule, n, ttl, arith.Of(rule).Horizon())
 			}
 		}
 	}
@@ -396,7 +396,7 @@ func TestStateFormats(t *testing.T) {
 	seven := funnel(t, 7, 7, 3*time.Second)
 	sk := x.s.Keyspace().CounterKey(seven, "k7")
 	batch := x.batch(1, 0, 3)
-	batch.Ops = append(batch.Ops, report.Report{Key: sk, Rule: seven, Units: 2, Ahead: arithOf(seven).Cost(2)})
+	batch.Ops = append(batch.Ops, report.Report{Key: sk, Rule: seven, Units: 2, Ahead: arith.Of(seven).Cost(2)})
 	exec(t, x.s, batch)
 	// 2 of 7 per 3 s: 857142 + 6/7 µs
 	for key, want := range map[string]string{
@@ -470,9 +470,9 @@ func TestWindowOfAnotherWidth(t *testing.T) {
 	wide, narrow := sliding(t, 100, time.Hour, 2), sliding(t, 100, time.Hour, 60)
 	key := s.Keyspace().CounterKey(wide, "k")
 	id := b.now() / widthUS(wide)
-	third := arithOf(wide).Width / 3
+	third := arith.Of(wide).Width / 3
 	exec(t, s, &Batch{Node: "n1", Seq: 1, Ops: []report.Report{
-		{Key: key, Rule: wide, Units: 12, Buckets: []report.Bucket{{ID: id - 1, Units: 5, Last: third}, {ID: id, Units: 7, Last: arithOf(wide).Width}}},
+		{Key: key, Rule: wide, Units: 12, Buckets: []report.Bucket{{ID: id - 1, Units: 5, Last: third}, {ID: id, Units: 7, Last: arith.Of(wide).Width}}},
 	}})
 	got := exec(t, s, &Batch{Node: "n1", Seq: 2, Prev: 1, Ops: []report.Report{{Key: key, Rule: narrow}}}).States[0].Buckets
 	// Each goes where its last unit lies, but not ahead of time.

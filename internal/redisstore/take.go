@@ -133,7 +133,7 @@ func (s *Store) takeCall(mode TakeMode, asks []Ask) *call {
 	kinds := kindOf(asks[0].Rule)
 	for i := range asks {
 		q := &asks[i]
-		kind, is := kindOf(q.Rule), arithOf(q.Rule)
+		kind, is := kindOf(q.Rule), arith.Of(q.Rule)
 		if kinds != kind {
 			kinds = ""
 		}
@@ -250,7 +250,7 @@ func (r *reader) content(rule *limit.Rule) Content {
 		c.current, c.past = r.number(maxExact), time.Duration(r.number(widthUS(rule)-1))*time.Microsecond
 		c.buckets = r.buckets(rule)
 		for _, b := range c.buckets {
-			if b.ID > c.current || b.ID < c.current-int64(arithOf(rule).Kept) {
+			if b.ID > c.current || b.ID < c.current-int64(arith.Of(rule).Kept) {
 				r.fail("bucket %d while the current one is %d", b.ID, c.current)
 			}
 		}
@@ -267,7 +267,7 @@ func (c *Content) bucket(i int) (age int, units, last int64) {
 // Result returns the result of a request for n units.
 func (c *Content) Result(allowed bool, n int64) limit.Result {
 	var res limit.Result
-	is := arithOf(c.rule)
+	is := arith.Of(c.rule)
 	switch c.rule.Algorithm() {
 	case limit.AlgorithmFunnel:
 		res = decision.LeakyBucket(is, allowed, n, 1, c.Level)
@@ -282,7 +282,7 @@ func (c *Content) Result(allowed bool, n int64) limit.Result {
 
 // Used returns how many units count, those above the limit included.
 func (c *Content) Used() (n int64) {
-	is := arithOf(c.rule)
+	is := arith.Of(c.rule)
 	switch c.rule.Algorithm() {
 	case limit.AlgorithmFunnel:
 		return is.WholeUp(c.Level)

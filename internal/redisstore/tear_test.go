@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/report"
 )
@@ -34,7 +35,7 @@ func TestPipelineTornAtEveryByte(t *testing.T) {
 		for shard := range shards {
 			key := string(s.Keyspace().appendShard(nil, shard)) + "f:1:f:k:x"
 			list = append(list, &Batch{Shard: shard, Node: "n1", Seq: seq, Prev: seq - 1, Ops: []report.Report{
-				{Key: key, Rule: rule, Units: 1, Ahead: arithOf(rule).Cost(1)},
+				{Key: key, Rule: rule, Units: 1, Ahead: arith.Of(rule).Cost(1)},
 			}})
 		}
 		return list

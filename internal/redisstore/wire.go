@@ -86,14 +86,11 @@ func fromWire(rule *limit.Rule, w wireSpan) arith.Span {
 	return arith.Span{NS: w.us*1000 + int64(rem/units), Rem: int64(rem % units)}
 }
 
-// arithOf returns what a rule computes with.
-func arithOf(rule *limit.Rule) *arith.Rule { return arith.Of(rule) }
-
 // horizonMS returns for how many ms a rule's counter may matter.
-func horizonMS(rule *limit.Rule) int64 { return ceilMS(arithOf(rule).Horizon()) }
+func horizonMS(rule *limit.Rule) int64 { return ceilMS(arith.Of(rule).Horizon()) }
 
 // ceilMS returns d in ms, rounded up.
 func ceilMS(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
 
 // widthUS returns the length of a window's bucket in µs.
-func widthUS(rule *limit.Rule) int64 { return int64(arithOf(rule).Width / time.Microsecond) }
+func widthUS(rule *limit.Rule) int64 { return int64(arith.Of(rule).Width / time.Microsecond) }
