@@ -107,8 +107,7 @@ func Classify(err error) (Class, string) {
 // nevertheless. It was not if no connection was made, or if Redis answered with an error:
 // the script writes the ledger first, and fails as a whole if that fails.
 func MayHaveRun(err error) bool {
-	var reply redis.Error
-	if err == nil || errors.As(err, &reply) {
+	if err == nil || Answered(err) {
 		return err == nil
 	}
 	switch classifyNetwork(err) {

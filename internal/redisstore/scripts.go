@@ -5,7 +5,6 @@ import (
 	"crypto/sha1"
 	"embed"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -129,10 +128,7 @@ func (c *call) command(ctx context.Context) once {
 
 // do sends one call.
 func (s *Store) do(ctx context.Context, c *call) {
-	ctx, cancel := s.Deadline(ctx)
-	defer cancel()
-	s.sendKnown(ctx, []*call{c})
-	s.reroute(ctx, c)
+	s.pipeline(ctx, []*call{c})
 	s.connect(c)
 }
 
@@ -158,7 +154,7 @@ func (s *Store) connect(c *call) {
 // reroute makes a cluster's client reload the servers of the slots if a call has
 // failed: by itself it would notice a failover only after up to a minute. It does
 // not wait for the answer.
-func (s *Store) reroute(ctx context.Context, calls ...*call) {
+func (s *Store) reroute(ctx context.Context, calls []*call) {
 	client, ok := s.rdb.(interface{ ReloadState(context.Context) })
 	if !ok {
 		return
@@ -179,7 +175,7 @@ func (s *Store) pipeline(ctx context.Context, calls []*call) {
 		_, c.byText = s.lacking.Load(c.script)
 	}
 	s.sendKnown(ctx, calls)
-	s.reroute(ctx, calls...)
+	s.reroute(ctx, calls)
 }
 
 // sendKnown sends calls. Only those whose script Redis does not have (it was
@@ -203,8 +199,7 @@ func (s *Store) sendKnown(ctx context.Context, calls []*call) {
 	}
 	s.send(ctx, missing)
 	for _, c := range calls {
-		var answer redis.Error
-		if c.byText && (c.err == nil || errors.As(c.err, &answer)) {
+		if c.byText && (c.err == nil || Answered(c.err)) {
 			s.lacking.Delete(c.script)
 		}
 	}
@@ -257,8 +252,7 @@ func guarded(f func() error) (err error) {
 // pipeline as failed.
 func (c *call) finish(cmd once, err error) {
 	c.val, c.err = cmd.Val(), err
-	var fromRedis redis.Error
-	if c.val != nil && err != nil && !errors.As(err, &fromRedis) {
+	if c.val != nil && err != nil && !Answered(err) {
 		c.err = nil
 	}
 }

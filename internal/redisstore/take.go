@@ -103,15 +103,6 @@ type TakeRequest struct {
 
 // TakeEach makes several calls of Take in one pipeline. They succeed or fail independently.
 func (s *Store) TakeEach(ctx context.Context, list []TakeRequest) {
-	s.takeEach(ctx, list)
-	for i := range list {
-		if q := &list[i]; s.otherPeriod(q.Err) {
-			q.Taken, q.By, q.Err = s.Take(ctx, q.Mode, q.Asks...)
-		}
-	}
-}
-
-func (s *Store) takeEach(ctx context.Context, list []TakeRequest) {
 	calls := make([]*call, len(list))
 	for i := range list {
 		calls[i] = s.takeCall(list[i].Mode, list[i].Asks)
@@ -119,7 +110,9 @@ func (s *Store) takeEach(ctx context.Context, list []TakeRequest) {
 	s.pipeline(ctx, calls)
 	for i, c := range calls {
 		q := &list[i]
-		q.Taken, q.By, q.Err = c.taken(q.Mode, q.Asks)
+		if q.Taken, q.By, q.Err = c.taken(q.Mode, q.Asks); s.otherPeriod(q.Err) {
+			q.Taken, q.By, q.Err = s.Take(ctx, q.Mode, q.Asks...)
+		}
 	}
 }
 
