@@ -1,10 +1,6 @@
 package remote
 
-import (
-	"fmt"
-
-	"github.com/hybridlimit/hybridlimit/internal/redisstore"
-)
+import "github.com/hybridlimit/hybridlimit/internal/redisstore"
 
 // ErrBadReply reports a reply that no script of this package gives: another
 // program answers, or the client corrupts replies. It arrives wrapped.
@@ -38,12 +34,4 @@ func (c Class) String() string { return redisstore.Class(c).String() }
 func Classify(err error) (Class, string) {
 	class, reason := redisstore.Classify(err)
 	return Class(class), reason
-}
-
-// wrap puts the package's name in front of an error.
-func wrap(err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("remote: %w", err)
 }

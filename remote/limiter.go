@@ -78,7 +78,7 @@ func (l *Limiter) Peek(ctx context.Context, key string, rule *limit.Rule) (limit
 // ask takes or reads the units of one key.
 func (l *Limiter) ask(ctx context.Context, mode redisstore.TakeMode, key string, rule *limit.Rule, n int64) (limit.Result, error) {
 	if err := redisstore.Askable(rule, n); err != nil {
-		return decision.Invalid(rule), wrap(err)
+		return decision.Invalid(rule), redisstore.Wrap(err)
 	}
 	checks := []limit.Check{{Key: key, Rule: rule, N: n}}
 	if rule.Parts() != nil { // of 0 units, or a look
@@ -149,7 +149,7 @@ func (l *Limiter) takeMost(ctx context.Context, q redisstore.Ask) (granted int64
 // charged.
 func (l *Limiter) Charge(ctx context.Context, key string, rule *limit.Rule, n int64) (charged int64, err error) {
 	if err := redisstore.Askable(rule, n); err != nil || n == 0 {
-		return 0, wrap(err)
+		return 0, redisstore.Wrap(err)
 	}
 	if rule.Parts() != nil {
 		return leastOf(rule, func(part *limit.Rule) (int64, error) { return l.Charge(ctx, key, part, n) })
@@ -190,7 +190,7 @@ func (l *Limiter) Refund(ctx context.Context, key string, rule *limit.Rule, n in
 // refund is Refund, limited to the units of one booking unless of is nil.
 func (l *Limiter) refund(ctx context.Context, key string, rule *limit.Rule, n int64, of *redisstore.Booking) (back int64, err error) {
 	if err := redisstore.Askable(rule, n); err != nil || n == 0 {
-		return 0, wrap(err)
+		return 0, redisstore.Wrap(err)
 	}
 	if rule.Parts() != nil {
 		return leastOf(rule, func(part *limit.Rule) (int64, error) { return l.Refund(ctx, key, part, n) })
@@ -223,9 +223,6 @@ func (l *Limiter) Reset(ctx context.Context, key string, rule *limit.Rule) error
 //
 // The errors are those of [Limiter.Take]. An unusable key is not repaired.
 func (l *Limiter) Set(ctx context.Context, key string, rule *limit.Rule, used int64) error {
-	if err := redisstore.Askable(rule, used); err != nil {
-		return wrap(err)
-	}
 	if rule.Parts() != nil {
 		_, err := leastOf(rule, func(part *limit.Rule) (int64, error) { return 0, l.Set(ctx, key, part, used) })
 		return err

@@ -54,7 +54,7 @@ func (l *Limiter) ReserveN(ctx context.Context, key string, rule *limit.Rule, n 
 // than most are not booked.
 func (l *Limiter) reserve(ctx context.Context, key string, rule *limit.Rule, n int64, most time.Duration) (*Reservation, error) {
 	if err := redisstore.Askable(rule, n); err != nil {
-		return nil, wrap(err)
+		return nil, redisstore.Wrap(err)
 	}
 	if rule.Parts() != nil {
 		return nil, fmt.Errorf("remote: %w: %v cannot be reserved: reserve each of its rules", limit.ErrUnsupported, rule)
@@ -131,7 +131,7 @@ func (r *Reservation) Cancel(ctx context.Context) error {
 		return nil
 	}
 	if ctx != nil && ctx.Err() != nil {
-		return wrap(ctx.Err())
+		return redisstore.Wrap(ctx.Err())
 	}
 	if !r.spent.CompareAndSwap(false, true) {
 		return nil

@@ -37,10 +37,10 @@ func (l *Limiter) WaitN(ctx context.Context, key string, rule *limit.Rule, n int
 		ctx = context.Background()
 	}
 	if err := redisstore.Askable(rule, n); err != nil {
-		return wrap(err)
+		return redisstore.Wrap(err)
 	}
 	if err := ctx.Err(); err != nil {
-		return wrap(err)
+		return redisstore.Wrap(err)
 	}
 	switch {
 	case n == 0:
@@ -64,13 +64,13 @@ func (l *Limiter) waitInLine(ctx context.Context, key string, rule *limit.Rule, 
 	lasting := context.WithoutCancel(ctx)
 	r, err := l.reserve(lasting, key, rule, n, left)
 	if err != nil {
-		return errors.Join(wrap(ctx.Err()), err)
+		return errors.Join(redisstore.Wrap(ctx.Err()), err)
 	}
 	if !r.OK() {
 		return &limit.WaitError{Key: key, Rule: rule, N: n, Need: r.Delay(), Left: left}
 	}
 	if err := pause(ctx, r.Delay()); err != nil {
-		return errors.Join(wrap(err), r.Cancel(lasting))
+		return errors.Join(redisstore.Wrap(err), r.Cancel(lasting))
 	}
 	return nil
 }
@@ -86,7 +86,7 @@ func (l *Limiter) waitForRoom(ctx context.Context, key string, rule *limit.Rule,
 			return &limit.WaitError{Key: key, Rule: rule, N: n, Need: res.RetryAfter, Left: left}
 		}
 		if err := pause(ctx, max(res.RetryAfter, minPause)); err != nil {
-			return wrap(err)
+			return redisstore.Wrap(err)
 		}
 	}
 }

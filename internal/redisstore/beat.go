@@ -98,7 +98,7 @@ func (s *Store) Beat(ctx context.Context, node string, ttl time.Duration, shards
 	}
 	s.pipeline(ctx, calls)
 	b, err := decodeBeat(asks, len(shards), with, keys)
-	b.EchoErr = wrap(echo.err)
+	b.EchoErr = Wrap(echo.err)
 	if b.Now > 0 {
 		s.follow(b.Now)
 	}
@@ -134,7 +134,7 @@ func (b *Beat) decode(r *reader, with int, keys Keyspace) error {
 	var list error // an error of the set of nodes alone
 	word := r.text()
 	if word == "e" {
-		list = wrap(&limit.KeyError{Key: keys.NodesKey(), Reason: bounded(r.text())})
+		list = Wrap(&limit.KeyError{Key: keys.NodesKey(), Reason: bounded(r.text())})
 		word = "0"
 	}
 	r.line = word
@@ -180,7 +180,7 @@ func (s *Store) Leave(ctx context.Context, node string, shards []int) error {
 	s.pipeline(ctx, calls)
 	for i, c := range calls {
 		if c.err != nil && i != 1 { // that it has said who it is does not matter
-			return wrap(c.err) // the errors of the others are most likely the same
+			return Wrap(c.err) // the errors of the others are most likely the same
 		}
 	}
 	return nil

@@ -53,7 +53,7 @@ func TestMayHaveRun(t *testing.T) {
 		{answer("OOM command not allowed"), false},
 		{answer("MOVED 1 127.0.0.1:1"), false},
 	} {
-		if got := MayHaveRun(wrap(c.err)); got != c.want {
+		if got := MayHaveRun(Wrap(c.err)); got != c.want {
 			t.Errorf("%v: %v", c.err, got)
 		}
 	}

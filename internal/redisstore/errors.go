@@ -164,8 +164,8 @@ func classifyNetwork(err error) string {
 // errPanic reports that the client panicked. It arrives wrapped.
 var errPanic = errors.New("the client panicked")
 
-// wrap puts the package's name in front of what go-redis reports.
-func wrap(err error) error {
+// Wrap puts the name of package remote in front of an error.
+func Wrap(err error) error {
 	if err == nil {
 		return nil
 	}

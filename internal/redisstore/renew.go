@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
@@ -65,11 +64,8 @@ func (s *Store) Refund(ctx context.Context, key string, rule *limit.Rule, n int6
 
 // renew runs one of the scripts that lower or set a counter.
 func (s *Store) renew(ctx context.Context, script *script, key string, rule *limit.Rule, units int64, of *Booking) (r *reader, err error) {
-	switch {
-	case !rule.Valid():
-		return nil, fmt.Errorf("remote: %w", limit.ErrNilRule)
-	case units < 0:
-		return nil, fmt.Errorf("remote: %w: %d", limit.ErrInvalidN, units)
+	if err := Askable(rule, units); err != nil {
+		return nil, Wrap(err)
 	}
 	for range 2 {
 		if r, err = s.renewOnce(ctx, script, key, rule, units, of); !s.otherPeriod(err) {

@@ -158,7 +158,7 @@ func (r *reader) now() time.Duration {
 // the reply is an error of one key, by is its index, else -1.
 func (c *call) reply() (r *reader, by int) {
 	if c.err != nil {
-		return &reader{scanner: scanner{err: wrap(c.err)}}, -1
+		return &reader{scanner: scanner{err: Wrap(c.err)}}, -1
 	}
 	r = newReader(c.val)
 	if r.err != nil || len(r.items) != 3 || r.items[0] != "e" {
@@ -169,7 +169,7 @@ func (c *call) reply() (r *reader, by int) {
 	if r.err != nil {
 		return r, -1
 	}
-	r.err = wrap(&limit.KeyError{Key: c.keys[by], Reason: bounded(reason)})
+	r.err = Wrap(&limit.KeyError{Key: c.keys[by], Reason: bounded(reason)})
 	return r, by
 }
 

@@ -186,7 +186,7 @@ func FuzzWireSpan(f *testing.F) {
 
 func TestClassifyKnowsWords(t *testing.T) {
 	for _, p := range prefixes {
-		err := wrap(reply(p.prefix + " some more words"))
+		err := Wrap(reply(p.prefix + " some more words"))
 		if class, reason := Classify(err); class != p.class || reason != p.reason {
 			t.Errorf("%v: %v %q, want %v %q", err, class, reason, p.class, p.reason)
 		}

@@ -143,10 +143,10 @@ func (s *Store) Exec(ctx context.Context, batches []*Batch, m *Message) (out []O
 	}
 	s.pipeline(ctx, calls)
 	if m != nil {
-		published, calls = wrap(calls[0].err), calls[1:]
+		published, calls = Wrap(calls[0].err), calls[1:]
 	}
 	for i, c := range calls {
-		if out[i].Err = wrap(c.err); c.err == nil {
+		if out[i].Err = Wrap(c.err); c.err == nil {
 			out[i].Reply, out[i].Err = decodeBatch(c.val, batches[i].Ops)
 		}
 		for _, st := range out[i].Reply.States {
@@ -173,7 +173,7 @@ func (m Message) call() *call {
 func (s *Store) Publish(ctx context.Context, m Message) error {
 	c := m.call()
 	s.do(ctx, c)
-	return wrap(c.err)
+	return Wrap(c.err)
 }
 
 // Defaults and bounds of [Options].
@@ -228,7 +228,7 @@ func (s *Store) Deadline(ctx context.Context) (context.Context, context.CancelFu
 func (s *Store) Within(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := s.Deadline(ctx)
 	defer cancel()
-	return wrap(guarded(func() error { return f(ctx) }))
+	return Wrap(guarded(func() error { return f(ctx) }))
 }
 
 // given returns ctx, or one that does not end if ctx is nil.

@@ -80,14 +80,14 @@ var cancelled = func() context.Context {
 // of Redis.
 func (s *Subscription) Receive(timeout time.Duration) (channel, payload string, err error) {
 	if s.err != nil {
-		return "", "", wrap(s.err)
+		return "", "", Wrap(s.err)
 	}
 	if err := guarded(func() (err error) {
 		channel, payload, err = s.receive(timeout)
 		return err
 	}); err != nil {
 		s.err = err
-		return "", "", wrap(err)
+		return "", "", Wrap(err)
 	}
 	return channel, payload, nil
 }
