@@ -53,7 +53,7 @@ var mayImport = map[string][]string{
 	"internal/algorithm":  {"limit", "internal/arith", "internal/decision", "internal/report"},
 	"internal/arith":      {},
 	"internal/counter":    {"limit", "internal/algorithm", "internal/arith", "internal/decision", "internal/report", "internal/tally"},
-	"internal/decision":   {"limit", "internal/arith"},
+	"internal/decision":   {"limit", "clock", "internal/arith"},
 	"internal/escape":     {},
 	"internal/inspect":    {"limit", "internal/decision", "internal/escape", "internal/redisstore"},
 	"internal/keyhash":    {},
@@ -68,7 +68,7 @@ var mayImport = map[string][]string{
 	"internal/sim":        {},
 	"internal/table":      {"limit", "clock", "internal/arith", "internal/counter", "internal/decision", "internal/keyhash", "internal/rulenames", "internal/tally"},
 	"internal/tally":      {"limit", "internal/arith"},
-	"internal/waitqueue":  {"limit", "clock", "internal/arith", "internal/counter"},
+	"internal/waitqueue":  {"limit", "internal/arith", "internal/counter", "internal/decision"},
 }
 
 // forTests are packages that any test may be built on.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/internal/reconcile"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -130,7 +131,7 @@ func (l *Limiter) Set(ctx context.Context, key string, rule *limit.Rule, used in
 		return nil
 	}
 	sent := l.now()
-	done, err := l.driver.store.Renew(orBackground(ctx), key, rule, used)
+	done, err := l.driver.store.Renew(decision.Given(ctx), key, rule, used)
 	if err != nil {
 		return explain("set", err)
 	}
@@ -189,7 +190,7 @@ func (l *Limiter) Preload(ctx context.Context, keys []string, rule *limit.Rule) 
 	case l.driver == nil:
 		return nil
 	}
-	ctx = orBackground(ctx)
+	ctx = decision.Given(ctx)
 	for len(keys) > 0 {
 		n := min(len(keys), preloadStep)
 		for _, key := range keys[:n] {

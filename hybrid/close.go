@@ -8,6 +8,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/internal/counter"
+	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
 
@@ -186,9 +187,9 @@ func (l *Limiter) Shutdown(ctx context.Context) error {
 	var err error
 	l.queues.Close() // first, so that the units that waiting calls give back are reported
 	if l.driver != nil {
-		err = l.driver.close(orBackground(ctx))
+		err = l.driver.close(decision.Given(ctx))
 	} else {
-		err = l.endAlone(orBackground(ctx))
+		err = l.endAlone(decision.Given(ctx))
 	}
 	l.table.Close()
 	return err

@@ -91,7 +91,7 @@ func (l *Limiter) takeExactly(ctx context.Context, checks []limit.Check) (limit.
 	if v, known := l.knows(checks); known {
 		return v, nil
 	}
-	return l.askExactly(orBackground(ctx), checks)
+	return l.askExactly(decision.Given(ctx), checks)
 }
 
 // besideError returns the refusal beside an error. Check by has caused it; -1: none has.

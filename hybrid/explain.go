@@ -94,7 +94,7 @@ func (l *Limiter) Explain(ctx context.Context, key string, rules ...*limit.Rule)
 		return 1
 	})
 	if l != nil && l.driver != nil {
-		l.driver.askStored(orBackground(ctx), key, list[:min(len(list), mostAsked)])
+		l.driver.askStored(decision.Given(ctx), key, list[:min(len(list), mostAsked)])
 	}
 	return list, nil
 }

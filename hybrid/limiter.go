@@ -8,6 +8,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/internal/counter"
+	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/internal/reconcile"
 	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/internal/tally"
@@ -71,7 +72,7 @@ func (l *Limiter) Flush(ctx context.Context) error {
 	if l == nil || l.driver == nil {
 		return nil
 	}
-	return l.driver.flush(orBackground(ctx), true)
+	return l.driver.flush(decision.Given(ctx), true)
 }
 
 // State returns the state of the connection to Redis.
@@ -165,12 +166,4 @@ func (l *Limiter) figures(each bool) Stats {
 	s.NoticesMissed = c.Missed.Load()
 	s.HookPanics, s.Overshoot = c.HookPanics.Load(), c.Overshoot.Load()
 	return s
-}
-
-// orBackground returns ctx, or the background context if ctx is nil.
-func orBackground(ctx context.Context) context.Context {
-	if ctx == nil {
-		return context.Background()
-	}
-	return ctx
 }

@@ -12,6 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
 
@@ -118,7 +119,7 @@ func (l *Limiter) Nodes(ctx context.Context) ([]Node, error) {
 	if l == nil || l.driver == nil {
 		return nil, nil
 	}
-	fleet, err := l.driver.store.Fleet(orBackground(ctx))
+	fleet, err := l.driver.store.Fleet(decision.Given(ctx))
 	if err != nil {
 		return nil, explain("nodes", err)
 	}

@@ -94,7 +94,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, rule *limit.Rule, n int
 		l.invalid(key, rule, n)
 		return fmt.Errorf("hybrid: wait: %w", err)
 	}
-	ctx = orBackground(ctx)
+	ctx = decision.Given(ctx)
 	if n == 0 || rule.IsDryRun() {
 		if err := ctx.Err(); err != nil {
 			return err

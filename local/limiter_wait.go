@@ -69,9 +69,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, rule *limit.Rule, n int
 	if !l.askable(rule, n) && !l.combined(rule, n) {
 		return fmt.Errorf("local: wait: %w", l.whyNot(rule, n))
 	}
-	if ctx == nil {
-		ctx = context.Background()
-	}
+	ctx = decision.Given(ctx)
 	if n == 0 || rule.IsDryRun() {
 		if err := ctx.Err(); err != nil {
 			return err

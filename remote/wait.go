@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -33,9 +33,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, rule *limit.Rule) error 
 //
 // 0 units and dry runs do not wait. The other errors are those of [Limiter.Take].
 func (l *Limiter) WaitN(ctx context.Context, key string, rule *limit.Rule, n int64) error {
-	if ctx == nil {
-		ctx = context.Background()
-	}
+	ctx = decision.Given(ctx)
 	if err := redisstore.Askable(rule, n); err != nil {
 		return redisstore.Wrap(err)
 	}
@@ -49,7 +47,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, rule *limit.Rule, n int
 		_, err := l.Take(ctx, key, rule, n)
 		return err
 	case n > rule.Limit():
-		return &limit.WaitError{Key: key, Rule: rule, N: n, Need: limit.Never, Left: remaining(ctx)}
+		return &limit.WaitError{Key: key, Rule: rule, N: n, Need: limit.Never, Left: decision.TimeLeft(ctx)}
 	case rule.Algorithm() == limit.AlgorithmFunnel:
 		return l.waitInLine(ctx, key, rule, n)
 	}
@@ -58,7 +56,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, rule *limit.Rule, n int
 
 // waitInLine books units ahead and waits until they may be used.
 func (l *Limiter) waitInLine(ctx context.Context, key string, rule *limit.Rule, n int64) error {
-	left := remaining(ctx)
+	left := decision.TimeLeft(ctx)
 	// The answer to the booking, and the refund, are needed even if ctx ends. These
 	// commands have a deadline of their own.
 	lasting := context.WithoutCancel(ctx)
@@ -82,22 +80,13 @@ func (l *Limiter) waitForRoom(ctx context.Context, key string, rule *limit.Rule,
 		if err != nil || res.Allowed {
 			return err
 		}
-		if left := remaining(ctx); res.RetryAfter > left {
+		if left := decision.TimeLeft(ctx); res.RetryAfter > left {
 			return &limit.WaitError{Key: key, Rule: rule, N: n, Need: res.RetryAfter, Left: left}
 		}
 		if err := pause(ctx, max(res.RetryAfter, minPause)); err != nil {
 			return redisstore.Wrap(err)
 		}
 	}
-}
-
-// remaining returns how long ctx lasts; [limit.Never] if it has no deadline.
-func remaining(ctx context.Context) time.Duration {
-	at, bounded := ctx.Deadline()
-	if !bounded {
-		return limit.Never
-	}
-	return max(clock.Until(at), 0)
 }
 
 // pause sleeps for d, or until ctx ends, and returns its error if it has.

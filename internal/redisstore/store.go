@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/internal/report"
 )
 
@@ -221,7 +222,7 @@ func isNilClient(rdb redis.UniversalClient) bool {
 
 // Deadline returns a context that ends after the time of one call. A nil ctx does not end before.
 func (s *Store) Deadline(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(given(ctx), s.timeout)
+	return context.WithTimeout(decision.Given(ctx), s.timeout)
 }
 
 // Within calls the client with the deadline of a call. The error is wrapped as those of other calls.
@@ -229,14 +230,6 @@ func (s *Store) Within(ctx context.Context, f func(context.Context) error) error
 	ctx, cancel := s.Deadline(ctx)
 	defer cancel()
 	return Wrap(guarded(func() error { return f(ctx) }))
-}
-
-// given returns ctx, or one that does not end if ctx is nil.
-func given(ctx context.Context) context.Context {
-	if ctx == nil {
-		return context.Background()
-	}
-	return ctx
 }
 
 // Servers returns for each shard the address of the server that holds it, as far as the
@@ -247,7 +240,7 @@ func given(ctx context.Context) context.Context {
 // It rarely uses the network: only if a client of a Cluster has not asked yet where the
 // slots are. Then it waits for a quarter of the CommandTimeout at the most.
 func (s *Store) Servers(ctx context.Context) []string {
-	ctx, cancel := context.WithTimeout(given(ctx), s.timeout/4)
+	ctx, cancel := context.WithTimeout(decision.Given(ctx), s.timeout/4)
 	defer cancel()
 	addrs := make([]string, s.keys.Shards())
 	for i := range addrs {

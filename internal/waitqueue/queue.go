@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/counter"
+	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -93,14 +93,14 @@ func (qs *Queues) Wait(ctx context.Context, key string, rule *limit.Rule, n int6
 		return err
 	}
 	if n > rule.Limit() {
-		return &limit.WaitError{Key: key, Rule: rule, N: n, Need: limit.Never, Left: untilDeadline(ctx)}
+		return &limit.WaitError{Key: key, Rule: rule, N: n, Need: limit.Never, Left: decision.TimeLeft(ctx)}
 	}
 	if qs.waiting.Load() == 0 && ask.Reserve(counter.Terms{MaxDelay: -1, Share: true}).OK() {
 		return nil
 	}
 	id := ident{alg: rule.Algorithm(), name: rule.Name(), key: key}
 	late := func(need int64) error {
-		left := untilDeadline(ctx)
+		left := decision.TimeLeft(ctx)
 		if time.Duration(need) <= left {
 			return nil
 		}
@@ -132,7 +132,7 @@ func (qs *Queues) serve(ctx context.Context, id ident, me *waiter, ask Limiter, 
 		defer ask.Unclaim()
 	}
 	for waited := time.Duration(0); ; {
-		terms := counter.Terms{MaxDelay: int64(untilDeadline(ctx)), Claim: waited/2 <= window, Share: waited < ask.Patience}
+		terms := counter.Terms{MaxDelay: int64(decision.TimeLeft(ctx)), Claim: waited/2 <= window, Share: waited < ask.Patience}
 		if !terms.Claim {
 			ask.Unclaim()
 		}
@@ -168,15 +168,6 @@ func (qs *Queues) sleep(ctx context.Context, d time.Duration, ask Limiter) error
 		}
 	}
 	return nil
-}
-
-// untilDeadline returns how long it is until the deadline of ctx.
-func untilDeadline(ctx context.Context) time.Duration {
-	at, ok := ctx.Deadline()
-	if !ok {
-		return math.MaxInt64
-	}
-	return max(clock.Until(at), 0)
 }
 
 // join enters the queue of a key. ahead is the number of units that earlier waiters
