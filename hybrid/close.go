@@ -15,8 +15,6 @@ import (
 // close reports what is pending, removes the node from the list of live nodes, and stops every
 // goroutine.
 func (d *driver) close(ctx context.Context) error {
-	ctx, cancel := withDefaultDeadline(ctx)
-	defer cancel()
 	d.exact.close()
 	err := d.report(ctx)
 	close(d.stop)
@@ -184,12 +182,14 @@ func (l *Limiter) Shutdown(ctx context.Context) error {
 	if l == nil || l.table == nil || !l.closed.CompareAndSwap(false, true) {
 		return nil
 	}
+	ctx, cancel := withDefaultDeadline(decision.Given(ctx))
+	defer cancel()
 	var err error
 	l.queues.Close() // first, so that the units that waiting calls give back are reported
 	if l.driver != nil {
-		err = l.driver.close(decision.Given(ctx))
+		err = l.driver.close(ctx)
 	} else {
-		err = l.endAlone(decision.Given(ctx))
+		err = l.endAlone(ctx)
 	}
 	l.table.Close()
 	return err
@@ -197,8 +197,6 @@ func (l *Limiter) Shutdown(ctx context.Context) error {
 
 // endAlone stops the notifier of a limiter without Redis.
 func (l *Limiter) endAlone(ctx context.Context) error {
-	ctx, cancel := withDefaultDeadline(ctx)
-	defer cancel()
 	l.notify.stop()
 	select {
 	case <-l.alone:
