@@ -59,9 +59,7 @@ func (l *Limiter) TakeExact(ctx context.Context, key string, rule *limit.Rule, n
 func (l *Limiter) TakeAllExact(ctx context.Context, checks ...limit.Check) (limit.AllResult, error) {
 	for i := range checks {
 		if err := l.why(checks[i].Rule, checks[i].N); err != nil {
-			v := decision.None()
-			decision.Add(&v, i, checks[i].Rule, l.invalid(checks[i].Key, checks[i].Rule, checks[i].N))
-			return v, fmt.Errorf("hybrid: take: check %d: %w", i, err)
+			return l.invalidAll(checks, i), fmt.Errorf("hybrid: take: check %d: %w", i, err)
 		}
 	}
 	all, of := decision.Expand(checks)
@@ -78,12 +76,12 @@ func (l *Limiter) takeExactly(ctx context.Context, checks []limit.Check) (limit.
 	case len(checks) == 0:
 		return decision.None(), nil
 	case l.closed.Load():
-		return besideError(checks, -1), fmt.Errorf("hybrid: take: %w", limit.ErrClosed)
+		return decision.Refused(checks, -1, decision.Failed), fmt.Errorf("hybrid: take: %w", limit.ErrClosed)
 	case l.driver == nil:
 		return l.TakeAll(checks...), nil
 	}
 	if by, err := l.driver.store.Together(checks); err != nil {
-		v := besideError(checks, by)
+		v := decision.Refused(checks, by, decision.Failed)
 		l.CountInvalid(v.Rule)
 		v.Source = limit.SourceInvalid
 		return v, fmt.Errorf("hybrid: take: %w", err)
@@ -92,15 +90,6 @@ func (l *Limiter) takeExactly(ctx context.Context, checks []limit.Check) (limit.
 		return v, nil
 	}
 	return l.askExactly(decision.Given(ctx), checks)
-}
-
-// besideError returns the refusal beside an error. Check by has caused it; -1: none has.
-func besideError(checks []limit.Check, by int) limit.AllResult {
-	v := limit.AllResult{Result: limit.Result{Source: limit.SourceRemote}, By: by}
-	if by >= 0 {
-		v.Rule, v.Limit = checks[by].Rule, checks[by].Rule.Limit()
-	}
-	return v
 }
 
 // knows decides checks if Redis need not be asked: in an outage, or if this node knows that it would
@@ -164,5 +153,5 @@ func (l *Limiter) askExactly(ctx context.Context, checks []limit.Check) (limit.A
 	if len(asked) == 1 {
 		by = 0
 	}
-	return besideError(asked, by), err
+	return decision.Refused(asked, by, decision.Failed), err
 }

@@ -86,16 +86,12 @@ func (l *Limiter) TakeAll(checks ...limit.Check) limit.AllResult {
 		return decision.Original(l.TakeAll(all...), of)
 	}
 	for i := range checks {
-		if q := &checks[i]; !l.usable(q.Rule, q.Units()) {
-			v := decision.None()
-			decision.Add(&v, i, q.Rule, l.invalid(q.Key, q.Rule, q.N))
-			return v
+		if !l.usable(checks[i].Rule, checks[i].Units()) {
+			return l.invalidAll(checks, i)
 		}
 	}
 	if i := decision.Mistaken(checks); i >= 0 {
-		v := decision.None()
-		decision.Add(&v, i, checks[i].Rule, l.invalid(checks[i].Key, checks[i].Rule, checks[i].N))
-		return v
+		return l.invalidAll(checks, i)
 	}
 	if len(checks) == 0 {
 		return decision.None()
@@ -151,6 +147,12 @@ func (l *Limiter) invalid(key string, rule *limit.Rule, n int64) limit.Result {
 		l.notify.happened(Event{Kind: EventInvalid, Time: time.Unix(0, l.now()), Reason: "an invalid check is denied", Key: key, Err: err})
 	}
 	return res
+}
+
+// invalidAll is invalid for several checks, of which check i is invalid.
+func (l *Limiter) invalidAll(checks []limit.Check, i int) limit.AllResult {
+	q := &checks[i]
+	return limit.AllResult{Result: l.invalid(q.Key, q.Rule, q.N), By: i, Rule: q.Rule}
 }
 
 // conflict reports that two rules of one name are in use that count differently. It is

@@ -20,16 +20,12 @@ func (l *Limiter) TakeAll(checks ...limit.Check) limit.AllResult {
 	}
 	for i := range checks {
 		if !l.askable(checks[i].Rule, checks[i].Units()) {
-			v := decision.None()
-			decision.Add(&v, i, checks[i].Rule, decision.Invalid(checks[i].Rule))
-			return v
+			return decision.Refused(checks, i, decision.Invalid)
 		}
 	}
 	if i := decision.Mistaken(checks); i >= 0 {
 		l.invalid.Add(1)
-		v := decision.None()
-		decision.Add(&v, i, checks[i].Rule, decision.Invalid(checks[i].Rule))
-		return v
+		return decision.Refused(checks, i, decision.Invalid)
 	}
 	if len(checks) == 0 {
 		return decision.None()

@@ -43,14 +43,14 @@ func (l *Limiter) TakeAll(ctx context.Context, checks ...limit.Check) (limit.All
 	if all, of := decision.Expand(checks); of != nil {
 		for i, q := range checks { // so that the error has the index of the caller
 			if err := redisstore.Askable(q.Rule, q.N); err != nil {
-				return besideError(checks, i, decision.Invalid), fmt.Errorf("remote: check %d: %w", i, err)
+				return decision.Refused(checks, i, decision.Invalid), fmt.Errorf("remote: check %d: %w", i, err)
 			}
 		}
 		v, err := l.TakeAll(ctx, all...)
 		return decision.Original(v, of), err
 	}
 	if by, err := l.store.Together(checks); err != nil {
-		return besideError(checks, by, decision.Invalid), fmt.Errorf("remote: %w", err)
+		return decision.Refused(checks, by, decision.Invalid), fmt.Errorf("remote: %w", err)
 	}
 	if len(checks) == 0 {
 		v := decision.None()
@@ -74,15 +74,5 @@ func (l *Limiter) askAll(ctx context.Context, mode redisstore.TakeMode, checks [
 			return v, nil
 		}
 	}
-	return besideError(checks, by, failed), err
-}
-
-// besideError returns the answer that goes with an error. Check by caused it; -1: none did.
-func besideError(checks []limit.Check, by int, result func(*limit.Rule) limit.Result) limit.AllResult {
-	v := limit.AllResult{By: by}
-	if by >= 0 {
-		v.Rule = checks[by].Rule
-	}
-	v.Result = result(v.Rule)
-	return v
+	return decision.Refused(checks, by, decision.Failed), err
 }

@@ -26,7 +26,7 @@ func (l *Limiter) takePartsAtMost(ctx context.Context, key string, rule *limit.R
 			return v
 		})
 	if err != nil {
-		return 0, failed(rule), err
+		return 0, decision.Failed(rule), err
 	}
 	return granted, res, nil
 }

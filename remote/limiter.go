@@ -86,18 +86,9 @@ func (l *Limiter) ask(ctx context.Context, mode redisstore.TakeMode, key string,
 	}
 	v, err := l.askAll(ctx, mode, checks)
 	if err != nil {
-		return failed(rule), err
+		return decision.Failed(rule), err
 	}
 	return v.Result, nil
-}
-
-// failed returns the result that goes with an error of Redis.
-func failed(rule *limit.Rule) limit.Result {
-	res := limit.Result{Source: limit.SourceRemote}
-	if rule.Valid() {
-		res.Limit = rule.Limit()
-	}
-	return res
 }
 
 // TakeAtMost takes what is left of key under rule, up to n units, and returns
@@ -128,7 +119,7 @@ func (l *Limiter) TakeAtMost(ctx context.Context, key string, rule *limit.Rule, 
 func (l *Limiter) takeMost(ctx context.Context, q redisstore.Ask) (granted int64, res limit.Result, err error) {
 	t, _, err := l.store.Take(ctx, redisstore.Most, q)
 	if err != nil {
-		return 0, failed(q.Rule), err
+		return 0, decision.Failed(q.Rule), err
 	}
 	return t.Answers[0].Units, t.Answers[0].Result(t.Answers[0].Units > 0, 1), nil
 }

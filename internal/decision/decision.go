@@ -16,6 +16,26 @@ func Invalid(r *limit.Rule) limit.Result {
 	return res
 }
 
+// Failed is the answer beside an error of Redis: denied.
+func Failed(r *limit.Rule) limit.Result {
+	res := limit.Result{Source: limit.SourceRemote}
+	if r.Valid() {
+		res.Limit = r.Limit()
+	}
+	return res
+}
+
+// Refused is the answer to several checks of which one, by, is the cause that none is decided; -1: none
+// is the cause. answer gives the answer for its rule.
+func Refused(checks []limit.Check, by int, answer func(*limit.Rule) limit.Result) limit.AllResult {
+	v := limit.AllResult{By: by}
+	if by >= 0 {
+		v.Rule = checks[by].Rule
+	}
+	v.Result = answer(v.Rule)
+	return v
+}
+
 // None is the answer to no checks: allowed. The answer to several is built from it
 // with [Add].
 func None() limit.AllResult {
