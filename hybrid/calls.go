@@ -16,11 +16,16 @@ import (
 // there will be one. 0 units consume nothing and are allowed. An invalid check gets nothing.
 // A dry run grants all n, and consumes all or none.
 func (l *Limiter) TakeAtMost(key string, rule *limit.Rule, n int64) (granted int64, res limit.Result) {
-	if !l.usable(rule, n) {
-		return l.takePartsAtMost(key, rule, n)
-	}
-	if rule.IsDryRun() {
+	usable := l.usable(rule, n)
+	switch {
+	case !usable && !l.combined(rule, n):
+		return 0, l.invalid(key, rule, n)
+	case rule.IsDryRun():
 		return n, l.Take(key, rule, n)
+	case !usable:
+		return decision.TakeLeft(n,
+			func() limit.Result { return l.Peek(key, rule) },
+			func(n int64) limit.Result { return l.Take(key, rule, n) })
 	}
 	granted, res = l.table.TakeAtMost(key, rule, n, l.now())
 	l.tally.Of(rule).Count(granted, res.Allowed, res.Source)
@@ -123,7 +128,7 @@ func (l *Limiter) Set(ctx context.Context, key string, rule *limit.Rule, used in
 	case l == nil || l.table == nil || l.closed.Load():
 		return fmt.Errorf("hybrid: set: %w", limit.ErrClosed)
 	case rule.Parts() != nil:
-		return eachPart(rule, func(part *limit.Rule) error { return l.Set(ctx, key, part, used) })
+		return decision.EachPart(rule, func(part *limit.Rule) error { return l.Set(ctx, key, part, used) })
 	case l.driver == nil:
 		if !l.table.Set(key, rule, used, l.now()) {
 			return fmt.Errorf("hybrid: set: %w", limit.ErrNoRoom)
@@ -186,7 +191,7 @@ func (l *Limiter) Preload(ctx context.Context, keys []string, rule *limit.Rule) 
 	case l == nil || l.table == nil || l.closed.Load():
 		return fmt.Errorf("hybrid: preload: %w", limit.ErrClosed)
 	case rule.Parts() != nil:
-		return eachPart(rule, func(part *limit.Rule) error { return l.Preload(ctx, keys, part) })
+		return decision.EachPart(rule, func(part *limit.Rule) error { return l.Preload(ctx, keys, part) })
 	case l.driver == nil:
 		return nil
 	}

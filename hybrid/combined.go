@@ -5,14 +5,12 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/decision"
+	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/internal/waitqueue"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // The calls under combined rules, see [limit.Combine]. Each asks the limiter about the parts.
-
-// fewParts is how many parts a check may have without an allocation.
-const fewParts = fewChecks
 
 // combined reports whether n units can be asked for, under a combined rule.
 func (l *Limiter) combined(rule *limit.Rule, n int64) bool {
@@ -27,27 +25,8 @@ func (l *Limiter) takeParts(key string, rule *limit.Rule, n int64) limit.Result 
 	case n == 0:
 		return decision.Tightest(rule, func(part *limit.Rule) limit.Result { return l.Take(key, part, 0) }).Result
 	}
-	var few [fewParts]limit.Check
+	var few [table.FewChecks]limit.Check
 	return l.TakeAll(decision.AppendParts(few[:0], key, rule, n)...).Result
-}
-
-func (l *Limiter) peekParts(key string, rule *limit.Rule) limit.Result {
-	if !l.combined(rule, 1) {
-		return l.invalid(key, rule, 1)
-	}
-	return decision.Tightest(rule, func(part *limit.Rule) limit.Result { return l.Peek(key, part) }).Result
-}
-
-func (l *Limiter) takePartsAtMost(key string, rule *limit.Rule, n int64) (granted int64, res limit.Result) {
-	switch {
-	case !l.combined(rule, n):
-		return 0, l.invalid(key, rule, n)
-	case rule.IsDryRun():
-		return n, l.takeParts(key, rule, n)
-	}
-	return decision.TakeLeft(n,
-		func() limit.Result { return l.peekParts(key, rule) },
-		func(n int64) limit.Result { return l.takeParts(key, rule, n) })
 }
 
 // least calls do for each part and returns the smallest number. A rule that is not combined is
@@ -58,16 +37,6 @@ func (l *Limiter) least(key string, rule *limit.Rule, n int64, do func(part *lim
 		return 0
 	}
 	return decision.Least(rule, do)
-}
-
-// eachPart calls do for each part until one returns an error.
-func eachPart(rule *limit.Rule, do func(part *limit.Rule) error) error {
-	for _, part := range rule.Parts() {
-		if err := do(part); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // waitForParts waits until all parts admit n units. They cannot be booked ahead, so the waiter asks

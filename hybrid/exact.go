@@ -7,6 +7,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -44,7 +45,7 @@ func (l *Limiter) TakeExact(ctx context.Context, key string, rule *limit.Rule, n
 	if n == 0 {
 		return l.Take(key, rule, 0), nil
 	}
-	var few [fewParts]limit.Check
+	var few [table.FewChecks]limit.Check
 	checks := decision.AppendParts(few[:0], key, rule, n)
 	if len(checks) == 0 {
 		checks = append(checks, limit.Check{Key: key, Rule: rule, N: n})

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/decision"
+	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -60,14 +61,14 @@ func (l *Limiter) count(rule *limit.Rule, n int64, res limit.Result) limit.Resul
 // counting as a decision: Allowed says whether there is room, RetryAfter when there will
 // be. A key that is not in memory is described as an unused one.
 func (l *Limiter) Peek(key string, rule *limit.Rule) limit.Result {
-	if !l.usable(rule, 1) {
-		return l.peekParts(key, rule)
+	switch {
+	case l.usable(rule, 1):
+		return l.table.Peek(l.clock, key, rule)
+	case !l.combined(rule, 1):
+		return l.invalid(key, rule, 1)
 	}
-	return l.table.Peek(l.clock, key, rule)
+	return decision.Tightest(rule, func(part *limit.Rule) limit.Result { return l.Peek(key, part) }).Result
 }
-
-// fewChecks is how many checks TakeAll decides at most without an allocation.
-const fewChecks = 4
 
 // TakeAll decides several checks together, of different keys or rules, or both. If all of
 // them admit, each consumes its units; else none does. The result is the answer of the
@@ -96,9 +97,9 @@ func (l *Limiter) TakeAll(checks ...limit.Check) limit.AllResult {
 	if len(checks) == 0 {
 		return decision.None()
 	}
-	var few [fewChecks]limit.Result
-	out := few[:min(len(checks), fewChecks)]
-	if len(checks) > fewChecks {
+	var few [table.FewChecks]limit.Result
+	out := few[:min(len(checks), table.FewChecks)]
+	if len(checks) > table.FewChecks {
 		out = make([]limit.Result, len(checks))
 	}
 	v := l.table.TakeAll(checks, l.now(), out)

@@ -12,9 +12,6 @@ import (
 
 // The calls under combined rules, see [limit.Combine]. Each asks the limiter about the parts.
 
-// fewParts is how many parts a check may have without an allocation.
-const fewParts = table.FewChecks
-
 // combined reports whether n units can be asked for, under a combined rule.
 func (l *Limiter) combined(rule *limit.Rule, n int64) bool {
 	return l != nil && l.table != nil && n >= 0 && rule.Parts() != nil
@@ -28,27 +25,8 @@ func (l *Limiter) takeParts(key string, rule *limit.Rule, n int64) limit.Result 
 	case n == 0:
 		return decision.Tightest(rule, func(part *limit.Rule) limit.Result { return l.Take(key, part, 0) }).Result
 	}
-	var few [fewParts]limit.Check
+	var few [table.FewChecks]limit.Check
 	return l.TakeAll(decision.AppendParts(few[:0], key, rule, n)...).Result
-}
-
-func (l *Limiter) peekParts(key string, rule *limit.Rule) limit.Result {
-	if !l.combined(rule, 1) {
-		return decision.Invalid(rule)
-	}
-	return decision.Tightest(rule, func(part *limit.Rule) limit.Result { return l.Peek(key, part) }).Result
-}
-
-func (l *Limiter) takePartsAtMost(key string, rule *limit.Rule, n int64) (granted int64, res limit.Result) {
-	switch {
-	case !l.combined(rule, n):
-		return 0, decision.Invalid(rule)
-	case rule.IsDryRun():
-		return n, l.takeParts(key, rule, n)
-	}
-	return decision.TakeLeft(n,
-		func() limit.Result { return l.peekParts(key, rule) },
-		func(n int64) limit.Result { return l.takeParts(key, rule, n) })
 }
 
 // least calls do for each part and returns the smallest number; 0 without parts.
@@ -57,15 +35,6 @@ func (l *Limiter) least(rule *limit.Rule, n int64, do func(part *limit.Rule) int
 		return 0
 	}
 	return decision.Least(rule, do)
-}
-
-func (l *Limiter) setParts(key string, rule *limit.Rule, used int64) error {
-	for _, part := range rule.Parts() {
-		if err := l.Set(key, part, used); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // waitForParts waits until all parts admit n units.

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/internal/waitqueue"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -54,11 +55,16 @@ func (l *Limiter) Take(key string, rule *limit.Rule, n int64) limit.Result {
 // when there will be one. A dry run grants all of them, and consumes all or
 // none. The rest is as with [Limiter.Take].
 func (l *Limiter) TakeAtMost(key string, rule *limit.Rule, n int64) (granted int64, res limit.Result) {
-	if !l.askable(rule, n) {
-		return l.takePartsAtMost(key, rule, n)
-	}
-	if rule.IsDryRun() {
+	askable := l.askable(rule, n)
+	switch {
+	case !askable && !l.combined(rule, n):
+		return 0, decision.Invalid(rule)
+	case rule.IsDryRun():
 		return n, l.Take(key, rule, n)
+	case !askable:
+		return decision.TakeLeft(n,
+			func() limit.Result { return l.Peek(key, rule) },
+			func(n int64) limit.Result { return l.Take(key, rule, n) })
 	}
 	return l.table.TakeAtMost(key, rule, n, int64(l.clock.Now()))
 }
@@ -103,7 +109,7 @@ func (l *Limiter) Charge(key string, rule *limit.Rule, n int64) (charged int64) 
 // and [limit.ErrClosed] from a nil or zero Limiter; then nothing changes.
 func (l *Limiter) Set(key string, rule *limit.Rule, used int64) error {
 	if l.combined(rule, used) {
-		return l.setParts(key, rule, used)
+		return decision.EachPart(rule, func(part *limit.Rule) error { return l.Set(key, part, used) })
 	}
 	if !l.askable(rule, used) {
 		return fmt.Errorf("local: set: %w", l.whyNot(rule, used))
@@ -120,10 +126,13 @@ func (l *Limiter) Reset(key string, rule *limit.Rule) error { return l.Set(key, 
 // Peek describes where key stands under rule: what Take of 1 unit would
 // answer. It consumes nothing, and leaves no trace of an unknown key.
 func (l *Limiter) Peek(key string, rule *limit.Rule) limit.Result {
-	if !l.askable(rule, 1) {
-		return l.peekParts(key, rule)
+	switch {
+	case l.askable(rule, 1):
+		return l.table.Peek(l.clock, key, rule)
+	case !l.combined(rule, 1):
+		return decision.Invalid(rule)
 	}
-	return l.table.Peek(l.clock, key, rule)
+	return decision.Tightest(rule, func(part *limit.Rule) limit.Result { return l.Peek(key, part) }).Result
 }
 
 // Allow is AllowN of 1 unit.

@@ -215,8 +215,7 @@ func (l *Limiter) Reset(ctx context.Context, key string, rule *limit.Rule) error
 // The errors are those of [Limiter.Take]. An unusable key is not repaired.
 func (l *Limiter) Set(ctx context.Context, key string, rule *limit.Rule, used int64) error {
 	if rule.Parts() != nil {
-		_, err := leastOf(rule, func(part *limit.Rule) (int64, error) { return 0, l.Set(ctx, key, part, used) })
-		return err
+		return decision.EachPart(rule, func(part *limit.Rule) error { return l.Set(ctx, key, part, used) })
 	}
 	ctx, cancel := l.store.Deadline(ctx)
 	defer cancel()

@@ -52,6 +52,16 @@ func Tightest(rule *limit.Rule, ask func(part *limit.Rule) limit.Result) limit.A
 	return v
 }
 
+// EachPart calls do for each part of a combined rule until one returns an error.
+func EachPart(rule *limit.Rule, do func(part *limit.Rule) error) error {
+	for _, part := range rule.Parts() {
+		if err := do(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Least returns the smallest of the numbers that do returns for the parts of a combined rule. It
 // calls do for each part.
 func Least(rule *limit.Rule, do func(part *limit.Rule) int64) (least int64) {
