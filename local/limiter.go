@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync/atomic"
@@ -112,7 +113,7 @@ func (l *Limiter) Set(key string, rule *limit.Rule, used int64) error {
 		return decision.EachPart(rule, func(part *limit.Rule) error { return l.Set(key, part, used) })
 	}
 	if !l.askable(rule, used) {
-		return fmt.Errorf("local: set: %w", l.whyNot(rule, used))
+		return fmt.Errorf("local: set: %w", cmp.Or(decision.Askable(rule, used), limit.ErrClosed))
 	}
 	if !l.table.Set(key, rule, used, int64(l.clock.Now())) {
 		return fmt.Errorf("local: set: %w", limit.ErrNoRoom)
@@ -178,14 +179,3 @@ func (l *Limiter) Close() error {
 // Shutdown is [Limiter.Close]. Nothing here can hang, so ctx is not looked at: it is there so
 // that this limiter and that of package hybrid are stopped alike.
 func (l *Limiter) Shutdown(context.Context) error { return l.Close() }
-
-// whyNot returns the error of a question that cannot be asked.
-func (l *Limiter) whyNot(rule *limit.Rule, n int64) error {
-	switch {
-	case !rule.Valid():
-		return limit.ErrNilRule
-	case n < 0:
-		return fmt.Errorf("%w: %d", limit.ErrInvalidN, n)
-	}
-	return limit.ErrClosed
-}

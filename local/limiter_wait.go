@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -67,7 +68,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, rule *limit.Rule) error 
 // early or late by the difference of the two.
 func (l *Limiter) WaitN(ctx context.Context, key string, rule *limit.Rule, n int64) error {
 	if !l.askable(rule, n) && !l.combined(rule, n) {
-		return fmt.Errorf("local: wait: %w", l.whyNot(rule, n))
+		return fmt.Errorf("local: wait: %w", cmp.Or(decision.Askable(rule, n), limit.ErrClosed))
 	}
 	ctx = decision.Given(ctx)
 	if n == 0 || rule.IsDryRun() {

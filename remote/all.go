@@ -42,7 +42,7 @@ var _ [0]struct{} = [MaxChecks - redisstore.MaxChecks]struct{}{} // it is the bo
 func (l *Limiter) TakeAll(ctx context.Context, checks ...limit.Check) (limit.AllResult, error) {
 	if all, of := decision.Expand(checks); of != nil {
 		for i, q := range checks { // so that the error has the index of the caller
-			if err := redisstore.Askable(q.Rule, q.N); err != nil {
+			if err := decision.Askable(q.Rule, q.N); err != nil {
 				return decision.Refused(checks, i, decision.Invalid), fmt.Errorf("remote: check %d: %w", i, err)
 			}
 		}

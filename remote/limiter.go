@@ -77,7 +77,7 @@ func (l *Limiter) Peek(ctx context.Context, key string, rule *limit.Rule) (limit
 
 // ask takes or reads the units of one key.
 func (l *Limiter) ask(ctx context.Context, mode redisstore.TakeMode, key string, rule *limit.Rule, n int64) (limit.Result, error) {
-	if err := redisstore.Askable(rule, n); err != nil {
+	if err := decision.Askable(rule, n); err != nil {
 		return decision.Invalid(rule), redisstore.Wrap(err)
 	}
 	checks := []limit.Check{{Key: key, Rule: rule, N: n}}
@@ -139,7 +139,7 @@ func (l *Limiter) takeMost(ctx context.Context, q redisstore.Ask) (granted int64
 // The errors are those of [Limiter.Take]: with one of Redis it is unknown whether the units were
 // charged.
 func (l *Limiter) Charge(ctx context.Context, key string, rule *limit.Rule, n int64) (charged int64, err error) {
-	if err := redisstore.Askable(rule, n); err != nil || n == 0 {
+	if err := decision.Askable(rule, n); err != nil || n == 0 {
 		return 0, redisstore.Wrap(err)
 	}
 	if rule.Parts() != nil {
@@ -180,7 +180,7 @@ func (l *Limiter) Refund(ctx context.Context, key string, rule *limit.Rule, n in
 
 // refund is Refund, limited to the units of one booking unless of is nil.
 func (l *Limiter) refund(ctx context.Context, key string, rule *limit.Rule, n int64, of *redisstore.Booking) (back int64, err error) {
-	if err := redisstore.Askable(rule, n); err != nil || n == 0 {
+	if err := decision.Askable(rule, n); err != nil || n == 0 {
 		return 0, redisstore.Wrap(err)
 	}
 	if rule.Parts() != nil {

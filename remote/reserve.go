@@ -53,7 +53,7 @@ func (l *Limiter) ReserveN(ctx context.Context, key string, rule *limit.Rule, n 
 // reserve is ReserveN with a longest delay: units that would have to wait for more
 // than most are not booked.
 func (l *Limiter) reserve(ctx context.Context, key string, rule *limit.Rule, n int64, most time.Duration) (*Reservation, error) {
-	if err := redisstore.Askable(rule, n); err != nil {
+	if err := decision.Askable(rule, n); err != nil {
 		return nil, redisstore.Wrap(err)
 	}
 	if rule.Parts() != nil {

@@ -34,7 +34,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, rule *limit.Rule) error 
 // 0 units and dry runs do not wait. The other errors are those of [Limiter.Take].
 func (l *Limiter) WaitN(ctx context.Context, key string, rule *limit.Rule, n int64) error {
 	ctx = decision.Given(ctx)
-	if err := redisstore.Askable(rule, n); err != nil {
+	if err := decision.Askable(rule, n); err != nil {
 		return redisstore.Wrap(err)
 	}
 	if err := ctx.Err(); err != nil {

@@ -2,9 +2,22 @@
 package decision
 
 import (
+	"fmt"
+
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
+
+// Askable returns why a question cannot be asked.
+func Askable(rule *limit.Rule, n int64) error {
+	switch {
+	case !rule.Valid():
+		return limit.ErrNilRule
+	case n < 0:
+		return fmt.Errorf("%w: %d", limit.ErrInvalidN, n)
+	}
+	return nil
+}
 
 // Invalid is the answer to a question that cannot be asked (a negative n, a rule
 // that is nil or not supported): denied, for ever, with [limit.SourceInvalid].

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -64,7 +65,7 @@ func (s *Store) Refund(ctx context.Context, key string, rule *limit.Rule, n int6
 
 // renew runs one of the scripts that lower or set a counter.
 func (s *Store) renew(ctx context.Context, script *script, key string, rule *limit.Rule, units int64, of *Booking) (r *reader, err error) {
-	if err := Askable(rule, units); err != nil {
+	if err := decision.Askable(rule, units); err != nil {
 		return nil, Wrap(err)
 	}
 	for range 2 {

@@ -16,17 +16,6 @@ const MaxChecks = 1000
 // maxBuckets bounds the buckets of one call. So many take about 0.1 s.
 const maxBuckets = 20_000
 
-// Askable returns why the arguments of a check are invalid.
-func Askable(rule *limit.Rule, n int64) error {
-	switch {
-	case !rule.Valid():
-		return limit.ErrNilRule
-	case n < 0:
-		return fmt.Errorf("%w: %d", limit.ErrInvalidN, n)
-	}
-	return nil
-}
-
 // Together returns why checks cannot be decided in one call, and which check is the cause; -1: none.
 func (s *Store) Together(checks []limit.Check) (by int, err error) {
 	if len(checks) > MaxChecks {
@@ -34,7 +23,7 @@ func (s *Store) Together(checks []limit.Check) (by int, err error) {
 	}
 	buckets := 0
 	for i, q := range checks {
-		if err := Askable(q.Rule, q.N); err != nil {
+		if err := decision.Askable(q.Rule, q.N); err != nil {
 			return i, fmt.Errorf("check %d: %w", i, err)
 		}
 		if shard, first := s.keys.Shard(q.Key), s.keys.Shard(checks[0].Key); s.apart && shard != first {
