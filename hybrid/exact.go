@@ -46,11 +46,7 @@ func (l *Limiter) TakeExact(ctx context.Context, key string, rule *limit.Rule, n
 		return l.Take(key, rule, 0), nil
 	}
 	var few [table.FewChecks]limit.Check
-	checks := decision.AppendParts(few[:0], key, rule, n)
-	if len(checks) == 0 {
-		checks = append(checks, limit.Check{Key: key, Rule: rule, N: n})
-	}
-	v, err := l.takeExactly(ctx, checks)
+	v, err := l.takeExactly(ctx, decision.AppendParts(few[:0], key, rule, n))
 	return v.Result, err
 }
 

@@ -80,11 +80,7 @@ func (l *Limiter) ask(ctx context.Context, mode redisstore.TakeMode, key string,
 	if err := decision.Askable(rule, n); err != nil {
 		return decision.Invalid(rule), redisstore.Wrap(err)
 	}
-	checks := []limit.Check{{Key: key, Rule: rule, N: n}}
-	if rule.Parts() != nil { // of 0 units, or a look
-		checks = decision.AppendParts(nil, key, rule, n)
-	}
-	v, err := l.askAll(ctx, mode, checks)
+	v, err := l.askAll(ctx, mode, decision.AppendParts(nil, key, rule, n))
 	if err != nil {
 		return decision.Failed(rule), err
 	}

@@ -4,8 +4,12 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// AppendParts appends the checks that a check of a combined rule consists of, one for each part.
+// AppendParts appends the checks that a check consists of: one for each part of a combined rule, and
+// itself under any other rule.
 func AppendParts(checks []limit.Check, key string, rule *limit.Rule, n int64) []limit.Check {
+	if rule.Parts() == nil {
+		return append(checks, limit.Check{Key: key, Rule: rule, N: n})
+	}
 	for _, part := range rule.Parts() {
 		checks = append(checks, limit.Check{Key: key, Rule: part, N: n})
 	}
@@ -33,9 +37,7 @@ func Original(v limit.AllResult, of []int) limit.AllResult {
 
 func expand(checks []limit.Check) (all []limit.Check, of []int) {
 	for i, q := range checks {
-		if all = AppendParts(all, q.Key, q.Rule, q.N); q.Rule.Parts() == nil {
-			all = append(all, q)
-		}
+		all = AppendParts(all, q.Key, q.Rule, q.N)
 		for len(of) < len(all) {
 			of = append(of, i)
 		}
