@@ -102,7 +102,4 @@ take_off.l = function()
 end
 
 local answer, why = guard(take_off[kind])
-if not answer then
-  return { 'e', why, '0' }
-end
-return answer
+return answer or { 'e', why, '0' }

@@ -60,7 +60,4 @@ set.l = function()
 end
 
 local answer, why = guard(set[kind])
-if not answer then
-  return { 'e', why, '0' }
-end
-return answer
+return answer or { 'e', why, '0' }

@@ -56,12 +56,6 @@ function window.room(q, n)
   return room, oldest
 end
 
--- share returns limit / kept, rounded up.
-function window.share(q)
-  local rest = q.limit % q.kept
-  return (q.limit - rest) / q.kept + (rest > 0 and 1 or 0)
-end
-
 -- holds reports whether the part of the oldest bucket that still counts fits into the room.
 function window.holds(q, room, oldest)
   if room < 0 or oldest <= room then
@@ -72,7 +66,9 @@ function window.holds(q, room, oldest)
   if left <= 0 then
     return true
   end
-  return oldest - room <= window.share(q) and at_most(left, q.limit, room, q.kept * q.width)
+  -- The division does not round to a whole number: no quotient of two that are at most 2^53 is
+  -- so near to one without being it.
+  return oldest - room <= math.ceil(q.limit / q.kept) and at_most(left, q.limit, room, q.kept * q.width)
     and not at_most(room, last, left, oldest - 1)
 end
 

@@ -14,7 +14,7 @@ var windowMutants = []mutant{
 		name:   "no-cap-in-redis",
 		breaks: "The same, where Redis decides.",
 		at:     "internal/redisstore/lua/window.lua",
-		old:    `oldest - room <= window.share(q) and at_most`,
+		old:    `oldest - room <= math.ceil(q.limit / q.kept) and at_most`,
 		new:    `at_most`,
 		by:     remotely("TestWindowHoldsItsLimit"),
 	},
