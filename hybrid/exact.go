@@ -61,10 +61,7 @@ func (l *Limiter) TakeAllExact(ctx context.Context, checks ...limit.Check) (limi
 	}
 	all, of := decision.Expand(checks)
 	v, err := l.takeExactly(ctx, all)
-	if of != nil {
-		v = decision.Original(v, of)
-	}
-	return v, err
+	return decision.Original(v, of), err
 }
 
 // takeExactly is TakeAllExact of checks that are valid, and not of combined rules.

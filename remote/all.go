@@ -40,28 +40,26 @@ var _ [0]struct{} = [MaxChecks - redisstore.MaxChecks]struct{}{} // it is the bo
 // All others as for Take. With an error the result is a refusal; By is the check
 // that caused it, -1 if none did.
 func (l *Limiter) TakeAll(ctx context.Context, checks ...limit.Check) (limit.AllResult, error) {
-	if all, of := decision.Expand(checks); of != nil {
-		for i, q := range checks { // so that the error has the index of the caller
-			if err := decision.Askable(q.Rule, q.N); err != nil {
-				return decision.Refused(checks, i, decision.Invalid), fmt.Errorf("remote: check %d: %w", i, err)
-			}
+	for i, q := range checks {
+		if err := decision.Askable(q.Rule, q.N); err != nil {
+			return decision.Refused(checks, i, decision.Invalid), fmt.Errorf("remote: check %d: %w", i, err)
 		}
-		v, err := l.TakeAll(ctx, all...)
-		return decision.Original(v, of), err
 	}
-	if by, err := l.store.Together(checks); err != nil {
-		return decision.Refused(checks, by, decision.Invalid), fmt.Errorf("remote: %w", err)
+	all, of := decision.Expand(checks)
+	if by, err := l.store.Together(all); err != nil {
+		return decision.Original(decision.Refused(all, by, decision.Invalid), of), redisstore.Wrap(err)
 	}
-	if len(checks) == 0 {
+	if len(all) == 0 {
 		v := decision.None()
 		v.Source = limit.SourceRemote
 		return v, nil
 	}
-	checks = slices.Clone(checks)
-	for i := range checks {
-		checks[i].N = checks[i].Units()
+	all = slices.Clone(all)
+	for i := range all {
+		all[i].N = all[i].Units()
 	}
-	return l.askAll(ctx, redisstore.Book, checks)
+	v, err := l.askAll(ctx, redisstore.Book, all)
+	return decision.Original(v, of), err
 }
 
 // askAll takes or reads the units of valid checks. Here an N of 0 means 0 units.

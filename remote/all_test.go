@@ -214,7 +214,7 @@ func TestTakeAllBadQuestions(t *testing.T) {
 			t.Errorf("%v: %+v, %v", c.bad, v, err)
 		}
 	}
-	if v, err := l.TakeAll(ctx, make([]limit.Check, MaxChecks+1)...); err == nil || v.Allowed || v.By != -1 {
+	if v, err := l.TakeAll(ctx, slices.Repeat([]limit.Check{good}, MaxChecks+1)...); err == nil || v.Allowed || v.By != -1 {
 		t.Errorf("too many: %+v, %v", v, err)
 	}
 	if v, err := l.TakeAll(ctx); err != nil || !v.Allowed || v.By != -1 || v.Rule != nil {

@@ -27,9 +27,9 @@ func Expand(checks []limit.Check) (all []limit.Check, of []int) {
 	return checks, nil
 }
 
-// Original returns the answer to expanded checks as that to the checks they come from.
+// Original returns the answer to what Expand returned as that to the checks it was given.
 func Original(v limit.AllResult, of []int) limit.AllResult {
-	if v.By >= 0 {
+	if v.By >= 0 && of != nil {
 		v.By = of[v.By]
 	}
 	return v

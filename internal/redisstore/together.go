@@ -16,16 +16,13 @@ const MaxChecks = 1000
 // maxBuckets bounds the buckets of one call. So many take about 0.1 s.
 const maxBuckets = 20_000
 
-// Together returns why checks cannot be decided in one call, and which check is the cause; -1: none.
+// Together returns why valid checks cannot be decided in one call, and which check is the cause; -1: none.
 func (s *Store) Together(checks []limit.Check) (by int, err error) {
 	if len(checks) > MaxChecks {
 		return -1, fmt.Errorf("%w: %d checks at once, at most %d are allowed", limit.ErrUnsupported, len(checks), MaxChecks)
 	}
 	buckets := 0
 	for i, q := range checks {
-		if err := decision.Askable(q.Rule, q.N); err != nil {
-			return i, fmt.Errorf("check %d: %w", i, err)
-		}
 		if shard, first := s.keys.Shard(q.Key), s.keys.Shard(checks[0].Key); s.apart && shard != first {
 			return i, fmt.Errorf("check %d: %w: its key %s is in shard %d, that of check 0 in shard %d, and servers that share the shards decide on one at a time",
 				i, limit.ErrUnsupported, escape.Quote(q.Key), shard, first)
