@@ -29,16 +29,13 @@ type Name struct {
 // also matches other names: check each with [Parse].
 func Pattern(k redisstore.Keyspace) string {
 	escaped := strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `^`, `\^`).Replace(k.Prefix())
-	return escaped + layout + "*}:[" + strings.ReplaceAll(redisstore.Letters, "?", "") + "]:*"
+	return escaped + redisstore.ShardMark + "*}:[" + strings.ReplaceAll(redisstore.Letters, "?", "") + "]:*"
 }
-
-// layout comes between the prefix and the number of the shard.
-const layout = ":" + redisstore.LayoutVersion + ":{"
 
 // Parse parses the name of a counter. ok is false for a name that
 // [redisstore.Keyspace.CounterKey] does not make.
 func Parse(k redisstore.Keyspace, text string) (n Name, ok bool) {
-	rest, ours := strings.CutPrefix(text, k.Prefix()+layout)
+	rest, ours := strings.CutPrefix(text, k.Prefix()+redisstore.ShardMark)
 	shard, rest, _ := strings.Cut(rest, "}:")
 	if !ours || len(rest) < 2 {
 		return n, false

@@ -20,8 +20,8 @@ const MaxKeyBytes = 256
 // LayoutVersion is the version of what is kept in Redis. Versions do not see each other's keys.
 const LayoutVersion = "1"
 
-// layout comes between the prefix and the number of the shard.
-const layout = ":" + LayoutVersion + ":{"
+// ShardMark comes between the prefix and the number of the shard.
+const ShardMark = ":" + LayoutVersion + ":{"
 
 // Keyspace names the keys in Redis. It is a value without state: equal prefix
 // and shards give equal names in every process. Build one with [NewKeyspace];
@@ -95,7 +95,7 @@ func (k Keyspace) CounterKey(rule *limit.Rule, key string) string {
 // CounterKeyIn is CounterKey of a key in a given shard. If the key is longer than
 // [MaxKeyBytes], it is given as its SHA-256 sum in hexadecimal digits, and hashed is set.
 func (k Keyspace) CounterKeyIn(shard int, rule *limit.Rule, key string, hashed bool) string {
-	b := make([]byte, 0, len(k.prefix)+len(layout)+len(rule.Name())+len(key)+24)
+	b := make([]byte, 0, len(k.prefix)+len(ShardMark)+len(rule.Name())+len(key)+24)
 	return string(k.appendCounter(b, shard, rule, key, hashed))
 }
 
@@ -117,7 +117,7 @@ func (k Keyspace) appendCounter(b []byte, shard int, rule *limit.Rule, key strin
 // appendShard appends the beginning that all keys of a shard share.
 func (k Keyspace) appendShard(b []byte, shard int) []byte {
 	b = append(b, k.prefix...)
-	b = append(b, layout...)
+	b = append(b, ShardMark...)
 	b = strconv.AppendInt(b, int64(shard), 10)
 	return append(b, '}', ':')
 }

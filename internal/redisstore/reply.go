@@ -94,14 +94,6 @@ type reader struct {
 	items []any
 }
 
-func newReader(reply any) *reader {
-	items, ok := reply.([]any)
-	if !ok {
-		return &reader{scanner: scanner{err: fmt.Errorf("%w: %T instead of an array", ErrBadReply, reply)}}
-	}
-	return &reader{items: items}
-}
-
 // text returns the next item.
 func (r *reader) text() string {
 	if r.err != nil {
@@ -160,8 +152,12 @@ func (c *call) reply() (r *reader, by int) {
 	if c.err != nil {
 		return &reader{scanner: scanner{err: Wrap(c.err)}}, -1
 	}
-	r = newReader(c.val)
-	if r.err != nil || len(r.items) != 3 || r.items[0] != "e" {
+	items, ok := c.val.([]any)
+	r = &reader{items: items}
+	if !ok {
+		r.err = fmt.Errorf("%w: %T instead of an array", ErrBadReply, c.val)
+	}
+	if len(items) != 3 || items[0] != "e" {
 		return r, -1
 	}
 	r.n = 1
