@@ -138,11 +138,7 @@ func retry(ctx context.Context, try func() (again bool, err error)) error {
 			return err
 		}
 		last = err
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if decision.Pause(ctx, pause) != nil {
 			return gaveUp(ctx, last)
 		}
 	}

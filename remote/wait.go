@@ -67,7 +67,7 @@ func (l *Limiter) waitInLine(ctx context.Context, key string, rule *limit.Rule, 
 	if !r.OK() {
 		return &limit.WaitError{Key: key, Rule: rule, N: n, Need: r.Delay(), Left: left}
 	}
-	if err := pause(ctx, r.Delay()); err != nil {
+	if err := decision.Pause(ctx, r.Delay()); err != nil {
 		return errors.Join(redisstore.Wrap(err), r.Cancel(lasting))
 	}
 	return nil
@@ -83,23 +83,8 @@ func (l *Limiter) waitForRoom(ctx context.Context, key string, rule *limit.Rule,
 		if left := decision.TimeLeft(ctx); res.RetryAfter > left {
 			return &limit.WaitError{Key: key, Rule: rule, N: n, Need: res.RetryAfter, Left: left}
 		}
-		if err := pause(ctx, max(res.RetryAfter, minPause)); err != nil {
+		if err := decision.Pause(ctx, max(res.RetryAfter, minPause)); err != nil {
 			return redisstore.Wrap(err)
 		}
-	}
-}
-
-// pause sleeps for d, or until ctx ends, and returns its error if it has.
-func pause(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

@@ -24,3 +24,18 @@ func TimeLeft(ctx context.Context) time.Duration {
 	}
 	return max(clock.Until(at), 0)
 }
+
+// Pause sleeps for d, or until ctx ends, and returns its error if it has.
+func Pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
