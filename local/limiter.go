@@ -47,7 +47,7 @@ func (l *Limiter) Take(key string, rule *limit.Rule, n int64) limit.Result {
 	if !l.askable(rule, n) {
 		return l.takeParts(key, rule, n)
 	}
-	res, _ := l.table.Take(l.clock, key, rule, n)
+	res, _ := l.table.Take(key, rule, n, int64(l.clock.Now()))
 	return res
 }
 
@@ -129,7 +129,7 @@ func (l *Limiter) Reset(key string, rule *limit.Rule) error { return l.Set(key, 
 func (l *Limiter) Peek(key string, rule *limit.Rule) limit.Result {
 	switch {
 	case l.askable(rule, 1):
-		return l.table.Peek(l.clock, key, rule)
+		return l.table.Peek(key, rule, int64(l.clock.Now()))
 	case !l.combined(rule, 1):
 		return decision.Invalid(rule)
 	}
@@ -144,7 +144,7 @@ func (l *Limiter) AllowN(key string, rule *limit.Rule, n int64) bool {
 	if !l.askable(rule, n) {
 		return l.takeParts(key, rule, n).Allowed
 	}
-	allowed, _, _ := l.table.AllowBy(l.clock, key, rule, n)
+	allowed, _, _ := l.table.Allow(key, rule, n, int64(l.clock.Now()))
 	return allowed || rule.IsDryRun()
 }
 

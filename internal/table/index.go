@@ -85,8 +85,7 @@ func (r *rows) at(row, same uint64) *counter.Entry {
 	return &r.entries[row*rowSize+uint64(bits.TrailingZeros64(same))/8]
 }
 
-// locate returns the entry that most likely belongs to a hash, or nil. It does not read the entry,
-// but prefetches it.
+// locate returns the entry that most likely belongs to a hash, or nil. It does not read the entry.
 func (x *index) locate(h uint64) *counter.Entry {
 	r := x.rows[h>>x.shift%shardsMost].Load()
 	row := r.row(h)
@@ -97,9 +96,7 @@ func (x *index) locate(h uint64) *counter.Entry {
 			return nil
 		}
 	}
-	e := r.at(row, same)
-	fetchToWrite(unsafe.Pointer(e))
-	return e
+	return r.at(row, same)
 }
 
 // search returns the entry with this hash and fingerprint, or nil.
