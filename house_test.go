@@ -66,7 +66,7 @@ var mayImport = map[string][]string{
 	"internal/rig":        {"clock", "hybrid"}, // of programs in other modules
 	"internal/rulenames":  {"limit", "internal/arith"},
 	"internal/sim":        {},
-	"internal/table":      {"limit", "clock", "internal/arith", "internal/counter", "internal/decision", "internal/keyhash", "internal/rulenames", "internal/tally"},
+	"internal/table":      {"limit", "clock", "internal/arith", "internal/counter", "internal/decision", "internal/keyhash", "internal/report", "internal/rulenames", "internal/tally"},
 	"internal/tally":      {"limit", "internal/arith"},
 	"internal/waitqueue":  {"limit", "internal/arith", "internal/counter", "internal/decision"},
 }
@@ -80,7 +80,6 @@ var testsMayImport = map[string][]string{
 	"hybrid":             {"internal/arith", "remote"}, // which counts in the same keys
 	"internal/inspect":   {"remote"},
 	"internal/sim":       {"limit", "internal/arith", "internal/counter", "internal/reconcile", "internal/redisstore", "internal/report"},
-	"internal/table":     {"internal/report"},
 	"adapter/adminlimit": {"hybridtest"},
 	"adapter/httplimit":  {"local", "remote", "hybrid", "hybridtest"}, // it takes any limiter, and is tested with these
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/reconcile"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -265,7 +266,7 @@ func (x *exactCalls) send(ctx context.Context, list []*exactCall) (events []reco
 func (x *exactCalls) learn(events []reconcile.Event, c *exactCall, sent, now int64) []reconcile.Event {
 	for i, q := range c.checks {
 		a := &c.Taken.Answers[i]
-		of, out := x.l.table.Learn(q.Key, now, counter.Answer{
+		of, out := x.l.table.Learn(q.Key, now, report.Answer{
 			State: a.State, Rule: q.Rule, ServerNow: int64(c.Taken.Now), Sent: sent,
 			Announce: c.Taken.Booked && a.Units > 0,
 		})

@@ -71,8 +71,8 @@ func TestPeriodBegunByOthers(t *testing.T) {
 	end := time.Date(2026, 3, 29, 22, 0, 0, 0, time.UTC).UnixNano()
 	now := end - int64(time.Hour)
 	id := r.Index(now)
-	answer := func(at, of, units int64) Answer {
-		return Answer{Buckets: []report.Bucket{{ID: of, Units: units}}, At: at, Now: at, ServerNow: at, Floor: true}
+	answer := func(at, of, units int64) report.Answer {
+		return report.Answer{State: report.State{Buckets: []report.Bucket{{ID: of, Units: units}}}, At: at, Now: at, ServerNow: at, Floor: true}
 	}
 	begin := func() *Window {
 		w := new(Window)
@@ -122,7 +122,7 @@ func TestPeriodOfAWrongClock(t *testing.T) {
 	now, id := end-int64(time.Minute), r.Index(end)-1
 	var w Window
 	w.Begin(r, now, 0, true)
-	w.Settle(r, Answer{Buckets: []report.Bucket{{ID: id, Units: 9}}, At: now, Now: now, ServerNow: now, Floor: true}, 1)
+	w.Settle(r, report.Answer{State: report.State{Buckets: []report.Bucket{{ID: id, Units: 9}}}, At: now, Now: now, ServerNow: now, Floor: true}, 1)
 	jump := int64(time.Hour) // our clock, and not Redis'
 	w.Roll(r, now+jump, 1)
 	w.Book(r, now+jump, 1, 1, 1)
@@ -130,7 +130,7 @@ func TestPeriodOfAWrongClock(t *testing.T) {
 		t.Errorf("in %d, want %d: %+v", w.cur, id, w.list)
 	}
 	w.Collect(r)
-	w.Settle(r, Answer{Buckets: []report.Bucket{{ID: id, Units: 10}}, At: now + jump + 2, Now: now + jump + 2, ServerNow: now + 2, Floor: true}, 1)
+	w.Settle(r, report.Answer{State: report.State{Buckets: []report.Bucket{{ID: id, Units: 10}}}, At: now + jump + 2, Now: now + jump + 2, ServerNow: now + 2, Floor: true}, 1)
 	if w.Roll(r, now+jump+3, 1); w.cur != id || w.Fits(r, now+jump+3, 1) {
 		t.Errorf("in %d, want %d: %+v", w.cur, id, w.list)
 	}
@@ -149,12 +149,12 @@ func TestPeriodOfAClockSetBack(t *testing.T) {
 	told := func(now, of, units int64) {
 		t.Helper()
 		w.Follow(r, now, now-1, 1, Clock{Off: -back, Slack: 1, Sure: true, WentBack: true, BackTo: now - back})
-		w.Settle(r, Answer{Buckets: []report.Bucket{{ID: of, Units: units}}, At: now, Now: now, ServerNow: now - back, Floor: true}, 1)
+		w.Settle(r, report.Answer{State: report.State{Buckets: []report.Bucket{{ID: of, Units: units}}}, At: now, Now: now, ServerNow: now - back, Floor: true}, 1)
 		if w.cur != of || !w.Fits(r, now, 10-units) || w.Fits(r, now, 11-units) {
 			t.Errorf("in %d, want %d with %d units: %+v", w.cur, of, units, w.list)
 		}
 	}
-	w.Settle(r, Answer{Buckets: []report.Bucket{{ID: id, Units: 4}}, At: end, Now: end, ServerNow: end, Floor: true}, 1)
+	w.Settle(r, report.Answer{State: report.State{Buckets: []report.Bucket{{ID: id, Units: 4}}}, At: end, Now: end, ServerNow: end, Floor: true}, 1)
 	told(end+1000, id, 5)
 	told(end+2000, id, 6)
 	told(end+3000, id-1, 7)

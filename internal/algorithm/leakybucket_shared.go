@@ -257,7 +257,7 @@ func (f *LeakyBucket) GiveBack(r *arith.Rule) (expired int64) {
 
 // Renew sets the bucket to what Redis says of it after a reset. Pending units were admitted before
 // the reset, and do not count any more.
-func (f *LeakyBucket) Renew(r *arith.Rule, a Answer, w int64) (withdrawn int64) {
+func (f *LeakyBucket) Renew(r *arith.Rule, a report.Answer, w int64) (withdrawn int64) {
 	withdrawn = f.Pend.Units
 	f.Known, f.Pend = r.Add(arith.Span{NS: a.At}, a.Level), Run{}
 	f.put(rare{sent: f.under().sent, sentDebt: f.under().sentDebt})
@@ -270,7 +270,7 @@ func (f *LeakyBucket) Renew(r *arith.Rule, a Answer, w int64) (withdrawn int64) 
 // Redis forgets a bucket that has run empty. Units that this node admits before it learns of that,
 // and reports later, count in Redis from an empty bucket. Here they count on top of what was in the
 // bucket when they were admitted.
-func (f *LeakyBucket) Settle(r *arith.Rule, a Answer, w int64) Settled {
+func (f *LeakyBucket) Settle(r *arith.Rule, a report.Answer, w int64) Settled {
 	at := arith.Span{NS: a.At}
 	most := r.Add(at, arith.Span{NS: int64(limit.MaxWindow)})
 	tat := Earlier(r.Add(a.Level, at).Max(arith.Span{}), most)
@@ -281,7 +281,7 @@ func (f *LeakyBucket) Settle(r *arith.Rule, a Answer, w int64) Settled {
 
 // ForgiveKnown subtracts from the known level those of n units that Redis forgives after an outage:
 // the ones above the TAT top. The level does not fall below that of the answer.
-func (f *LeakyBucket) ForgiveKnown(r *arith.Rule, n int64, top arith.Span, a Answer, w int64) {
+func (f *LeakyBucket) ForgiveKnown(r *arith.Rule, n int64, top arith.Span, a report.Answer, w int64) {
 	if n = min(n, r.Whole(r.Sub(f.Known, top))); n <= 0 {
 		return
 	}

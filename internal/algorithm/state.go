@@ -109,7 +109,7 @@ type Exchanger interface {
 	// Blank reports whether nothing of the known part counts any more.
 	Blank(now int64) bool
 	// Settle applies an answer of Redis: what was sent is booked.
-	Settle(r *arith.Rule, a Answer, multiplier int64) Settled
+	Settle(r *arith.Rule, a report.Answer, multiplier int64) Settled
 	// KeepSent makes sent units known, without an answer.
 	KeepSent(r *arith.Rule, multiplier int64)
 	// KeepSentBack drops the refunds that were sent: their units go on counting.
@@ -120,7 +120,7 @@ type Exchanger interface {
 	GiveBack(r *arith.Rule) (expired int64)
 	// Renew sets the state to that of Redis after a reset. Pending units are dropped, because they
 	// were admitted before the reset. It returns how many.
-	Renew(r *arith.Rule, a Answer, multiplier int64) (withdrawn int64)
+	Renew(r *arith.Rule, a report.Answer, multiplier int64) (withdrawn int64)
 }
 
 // Clock is what is known of Redis' clock.
@@ -136,20 +136,7 @@ type Clock struct {
 // mayBe reports whether the measurement allows that Redis' clock is ahead by off.
 func (k *Clock) mayBe(off int64) bool { return k.Sure && off <= k.Off && off >= k.Off-2*k.Slack }
 
-// Answer is the state of a key in Redis.
-type Answer struct {
-	Level      arith.Span      // leaky bucket
-	Buckets    []report.Bucket // window
-	At         int64           // our time at which Redis answered, ns
-	ServerNow  int64           // Redis' time then, ns
-	Slack      int64           // uncertainty of At, ns
-	ClockSlack int64           // uncertainty of Redis' clock at present, ns
-	Now        int64           // our time now, ns
-	Floor      bool            // what we knew and have sent is a lower bound of the true state
-	Older      bool            // of an earlier generation than the one we know: Redis has lost data
-}
-
-// Settled is what [Exchanger].Settle found out about an [Answer].
+// Settled is what [State].Settle found out about an answer.
 type Settled struct {
 	Lost       bool  // below the lower bound: Redis has lost data
 	Forgotten  bool  // below it too, but the missing units had leaked before this answer

@@ -20,12 +20,12 @@ func (unshared) Report(*arith.Rule, int64, int64, *report.Report)         {}
 func (unshared) KnownState(*arith.Rule, int64) (level arith.Span, buckets []report.Bucket) {
 	return level, nil
 }
-func (unshared) KnownUnits(*arith.Rule, int64) int64           { return 0 }
-func (unshared) FullUntil(*arith.Rule, int64) (int64, bool)    { return 0, false }
-func (unshared) Blank(int64) bool                              { return true }
-func (unshared) Settle(*arith.Rule, Answer, int64) (s Settled) { return s }
-func (unshared) KeepSent(*arith.Rule, int64)                   {}
-func (unshared) KeepSentBack(*arith.Rule, int64)               {}
-func (unshared) DropSent(*arith.Rule, int64)                   {}
-func (unshared) GiveBack(*arith.Rule) int64                    { return 0 }
-func (unshared) Renew(*arith.Rule, Answer, int64) int64        { return 0 }
+func (unshared) KnownUnits(*arith.Rule, int64) int64                  { return 0 }
+func (unshared) FullUntil(*arith.Rule, int64) (int64, bool)           { return 0, false }
+func (unshared) Blank(int64) bool                                     { return true }
+func (unshared) Settle(*arith.Rule, report.Answer, int64) (s Settled) { return s }
+func (unshared) KeepSent(*arith.Rule, int64)                          {}
+func (unshared) KeepSentBack(*arith.Rule, int64)                      {}
+func (unshared) DropSent(*arith.Rule, int64)                          {}
+func (unshared) GiveBack(*arith.Rule) int64                           { return 0 }
+func (unshared) Renew(*arith.Rule, report.Answer, int64) int64        { return 0 }

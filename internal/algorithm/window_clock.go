@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 )
 
 // Follow applies a reading of Redis' clock. last is the time of the latest check, [math.MinInt64] if
@@ -64,7 +65,7 @@ func (w *Window) early(r *arith.Rule) int64 {
 
 // agree goes to the period of a calendar in which Redis counts: the next one, if it has begun early, or back
 // to the present one, if the current one has begun by a clock that was set back since.
-func (w *Window) agree(r *arith.Rule, a Answer) {
+func (w *Window) agree(r *arith.Rule, a report.Answer) {
 	if r.Early() == 0 || !w.sure {
 		return
 	}

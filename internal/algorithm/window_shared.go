@@ -125,7 +125,7 @@ func (w *Window) GiveBack(*arith.Rule) (expired int64) {
 // Renew sets the window to what Redis says of it after a reset. Pending units were admitted before
 // the reset, and do not count any more. As in Settle, the window first moves on to Redis' current
 // bucket. Otherwise units of that bucket would land in our previous one, and expire a bucket early.
-func (w *Window) Renew(r *arith.Rule, a Answer, multiplier int64) (withdrawn int64) {
+func (w *Window) Renew(r *arith.Rule, a report.Answer, multiplier int64) (withdrawn int64) {
 	w.read(r, a.At, a.ServerNow)
 	w.agree(r, a)
 	w.late = false
@@ -143,7 +143,7 @@ func (w *Window) Renew(r *arith.Rule, a Answer, multiplier int64) (withdrawn int
 
 // Settle applies an answer, see [Exchanger]. If a bucket is shorter than the uncertainty of the
 // clocks, units may come back in a neighbouring bucket: that is no lost data.
-func (w *Window) Settle(r *arith.Rule, a Answer, multiplier int64) (s Settled) {
+func (w *Window) Settle(r *arith.Rule, a report.Answer, multiplier int64) (s Settled) {
 	s.OtherClock = w.sure && a.Now+w.off-a.ServerNow > a.Slack+2*a.ClockSlack+ClockStep
 	w.agree(r, a)
 	w.late = w.late && !a.Older // an answer of an older generation says nothing about the units that we know
@@ -159,7 +159,7 @@ func (w *Window) Settle(r *arith.Rule, a Answer, multiplier int64) (s Settled) {
 // there would be wrong: everything that Redis counts from now on would be in older buckets.
 //
 // A period of a calendar has begun if Redis counts in it, see [arith.Rule.Early].
-func (w *Window) serverBucket(r *arith.Rule, a Answer) int64 {
+func (w *Window) serverBucket(r *arith.Rule, a report.Answer) int64 {
 	server := a.ServerNow
 	if w.sure {
 		server = min(server, a.Now+w.off+a.ClockSlack+ClockStep)

@@ -36,7 +36,7 @@ func TestWindowsHaveNoEmptyBuckets(t *testing.T) {
 	w.Refund(r, now+3*second, 3, 1, arith.Span{}, arith.Span{}, true)
 	w.DropSent(r, 1)
 	ids("what was sent is reset, but not what was handed back", 2)
-	w.Settle(r, Answer{Buckets: []report.Bucket{{ID: now/second + 1, Units: 4}, {ID: now/second - 20, Units: 4}, {ID: now / second}}, Now: now, ServerNow: now, Floor: true}, 1)
+	w.Settle(r, report.Answer{State: report.State{Buckets: []report.Bucket{{ID: now/second + 1, Units: 4}, {ID: now/second - 20, Units: 4}, {ID: now / second}}}, Now: now, ServerNow: now, Floor: true}, 1)
 	ids("answered", 1, 2)
 	w.Roll(r, now+11*second, 1)
 	ids("the oldest counts in part", 1, 2)

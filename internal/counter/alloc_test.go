@@ -41,7 +41,7 @@ func TestChecksOfWindowsDoNotAllocate(t *testing.T) {
 		shared.allow(now, 1, r)
 		rep, _ := shared.collect(now, Normal)
 		none("under way", func() { shared.allow(now, 1, r) })
-		shared.Settle(now, Answer{Rule: r, State: report.State{Buckets: rep.Buckets}, At: now, ServerNow: now})
+		shared.Settle(now, report.Answer{Rule: r, State: report.State{Buckets: rep.Buckets}, At: now, ServerNow: now})
 		none("after an answer", func() { shared.allow(now, 1, r) })
 	}
 }

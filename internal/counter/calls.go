@@ -3,8 +3,8 @@ package counter
 import (
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/algorithm"
 	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -150,7 +150,7 @@ func (c *Counter) Set(now, used int64, rule *limit.Rule) (ok bool) {
 // c then reports the reset once more, as data to restore. From then on Redis cannot lose the reset
 // without losing a report as well, which the reconciler notices. c is kept as long as views from
 // before the reset can matter, because no other counter may know of the reset.
-func (c *Counter) Renew(now int64, rule *limit.Rule, a Answer) (ok bool) {
+func (c *Counter) Renew(now int64, rule *limit.Rule, a report.Answer) (ok bool) {
 	if now, ok = c.enter(now, rule); !ok {
 		return false
 	}
@@ -162,7 +162,7 @@ func (c *Counter) Renew(now int64, rule *limit.Rule, a Answer) (ok bool) {
 	return true
 }
 
-func (c *Counter) renewLocked(now int64, a Answer) (wake bool) {
+func (c *Counter) renewLocked(now int64, a report.Answer) (wake bool) {
 	h := c.voidBookingsLocked(now)
 	c.notice = nil
 	c.mark(restoring)
@@ -172,11 +172,8 @@ func (c *Counter) renewLocked(now int64, a Answer) (wake bool) {
 	c.lateLocked(a.Late, false)
 	c.mark(outdated) // a reset is no exchange that measures the clock
 	c.rollLocked(now)
-	is := algorithm.Answer{
-		Level: a.Level, Buckets: a.Buckets, At: a.At, ServerNow: a.ServerNow,
-		ClockSlack: c.part.slack.Load(), Now: now,
-	}
-	c.link().Withdrawn.Add(c.state().Renew(c.rule(), is, modeMultiplier(c.mode())))
+	a.Now, a.ClockSlack = now, c.part.slack.Load()
+	c.link().Withdrawn.Add(c.state().Renew(c.rule(), a, modeMultiplier(c.mode())))
 	c.setUrgentAt(urgentFrom(c.rule().Limit-c.state().KnownUnits(c.rule(), now), c.link().nodes.Load()))
 	return c.noteLocked()
 }

@@ -10,10 +10,10 @@ import (
 )
 
 // learn has c learn at now that Redis counts used units, by a call that has taken 1 ms.
-func (c *Counter) learn(t *testing.T, now, used int64, st report.State, change func(*Answer)) Outcome {
+func (c *Counter) learn(t *testing.T, now, used int64, st report.State, change func(*report.Answer)) Outcome {
 	t.Helper()
 	r := c.Rule()
-	a := Answer{Rule: r, ServerNow: now + ahead, Sent: now - ms, State: st}
+	a := report.Answer{Rule: r, ServerNow: now + ahead, Sent: now - ms, State: st}
 	if used > 0 && r.Algorithm() == limit.AlgorithmFunnel {
 		a.Level = arith.Of(r).Cost(used)
 	} else if used > 0 {
@@ -61,7 +61,7 @@ func TestLearnOrder(t *testing.T) {
 			link := hearing(t)
 			k := NewAlone("k", r, link, noon)
 			k.Refresh()
-			k.report(t, noon, 5, func(a *Answer) { a.Gen = noonUS - 9 })
+			k.report(t, noon, 5, func(a *report.Answer) { a.Gen = noonUS - 9 })
 			out := k.learn(t, noon+ms, c.used, report.State{Gen: c.gen, Born: c.born}, nil)
 			if got := k.left(noon + ms); got != c.left || k.is(outdated) != c.asks || out.Lost != (name == "later, but less") {
 				t.Errorf("%v, %s: %d left, wants %d; asks again: %v, wants %v; %+v", r, name, got, c.left, k.is(outdated), c.asks, out)
@@ -91,7 +91,7 @@ func TestLearnBesideOwnUnits(t *testing.T) {
 		if got := k.left(noon + 2*ms); got != 1 || !k.is(outdated|inFlight) || k.Unsynced() != 3 {
 			t.Errorf("%v: in flight: %d left, %d to report", r, got, k.Unsynced())
 		}
-		k.answered(noon+3*ms, 9, func(a *Answer) { a.Born = noonUS + 3 })
+		k.answered(noon+3*ms, 9, func(a *report.Answer) { a.Born = noonUS + 3 })
 		if got := k.left(noon + 3*ms); got != 1 || k.Unsynced() != 0 {
 			t.Errorf("%v: booked: %d left, %d to report", r, got, k.Unsynced())
 		}
@@ -101,19 +101,19 @@ func TestLearnBesideOwnUnits(t *testing.T) {
 // A counter learns nothing while it could not tell what that means.
 func TestLearnNothing(t *testing.T) {
 	for _, r := range smallRules(t) {
-		for name, before := range map[string]func(k *Counter, a *Answer){
-			"without a clock": func(k *Counter, _ *Answer) { k.part.SetOffset(0, -1) },
-			"quarantined": func(k *Counter, _ *Answer) {
+		for name, before := range map[string]func(k *Counter, a *report.Answer){
+			"without a clock": func(k *Counter, _ *report.Answer) { k.part.SetOffset(0, -1) },
+			"quarantined": func(k *Counter, _ *report.Answer) {
 				k.Refresh()
 				k.Collect(noon, Normal)
 				k.Quarantine(noon, false)
 			},
-			"after an outage": func(k *Counter, _ *Answer) {
+			"after an outage": func(k *Counter, _ *report.Answer) {
 				k.part.SetMode(3, true)
 				k.allow(noon, 1, r)
 				k.part.SetMode(1, false)
 			},
-			"of another shape": func(_ *Counter, a *Answer) {
+			"of another shape": func(_ *Counter, a *report.Answer) {
 				a.Rule = limit.Must(limit.SlidingWindow(r.Name(), 10, time.Hour))
 				if r.Algorithm() == limit.AlgorithmFunnel {
 					a.Rule = limit.Must(limit.Funnel(r.Name(), 10, 10, time.Hour))
@@ -123,7 +123,7 @@ func TestLearnNothing(t *testing.T) {
 			k := NewAlone("k", r, hearing(t), noon)
 			k.learn(t, noon, 2, report.State{Born: noonUS}, nil)
 			var unsynced int64
-			k.learn(t, noon+ms, 9, report.State{Born: noonUS + 1}, func(a *Answer) {
+			k.learn(t, noon+ms, 9, report.State{Born: noonUS + 1}, func(a *report.Answer) {
 				before(k, a)
 				unsynced = k.Unsynced()
 			})
@@ -136,7 +136,7 @@ func TestLearnNothing(t *testing.T) {
 		if _, ok := k.Drop(Partial, noon); !ok {
 			t.Fatal("not dropped")
 		}
-		if _, ok := k.Learn(noon, Answer{Rule: r}); ok {
+		if _, ok := k.Learn(noon, report.Answer{Rule: r}); ok {
 			t.Errorf("%v: a dropped counter has learnt", r)
 		}
 	}
@@ -161,13 +161,13 @@ func TestLearnAfterAGenerationWasForgotten(t *testing.T) {
 func TestLearnFromALateReply(t *testing.T) {
 	r := funnelRule(t, 10, 10, time.Minute)
 	k := NewAlone("k", r, hearing(t), noon)
-	late := func(a *Answer) { a.ServerNow, a.Sent = noon+ahead, noon-ms }
+	late := func(a *report.Answer) { a.ServerNow, a.Sent = noon+ahead, noon-ms }
 	k.learn(t, noon+6000*ms, 10, report.State{Born: noonUS}, late)
 	if got := k.left(noon + 6000*ms); got != 1 {
 		t.Errorf("%d units have leaked in 6 s", got)
 	}
 	k.Refresh()
-	out := k.report(t, noon+6000*ms, 8, func(a *Answer) { a.Born = noonUS })
+	out := k.report(t, noon+6000*ms, 8, func(a *report.Answer) { a.Born = noonUS })
 	if !out.Lost || !k.is(restoring) {
 		t.Errorf("one unit less than what was known is no loss: %+v", out)
 	}
@@ -178,7 +178,7 @@ func TestLearnAnnounces(t *testing.T) {
 	for _, r := range smallRules(t) {
 		for _, booked := range []bool{true, false} {
 			k := NewAlone("k", r, hearing(t), noon)
-			out := k.learn(t, noon, 10, report.State{Born: noonUS}, func(a *Answer) { a.Announce = booked })
+			out := k.learn(t, noon, 10, report.State{Born: noonUS}, func(a *report.Answer) { a.Announce = booked })
 			if (out.Notice != nil) != booked {
 				t.Errorf("%v, booked %v: %+v", r, booked, out)
 			}

@@ -3,6 +3,8 @@ package counter
 import (
 	"testing"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/report"
 )
 
 // The authority's clock was set: what was admitted while a batch was under way
@@ -18,7 +20,7 @@ func TestSettleCountsWhatItExpires(t *testing.T) {
 	}
 	c.take(now, 5, r)
 	at := now + int64(time.Millisecond)
-	c.Settle(at, Answer{Rule: r, At: at, ServerNow: at + int64(time.Minute)})
+	c.Settle(at, report.Answer{Rule: r, At: at, ServerNow: at + int64(time.Minute)})
 	if c.Unsynced() != 0 || link.Expired.Load() != 5 {
 		t.Errorf("%d units unsynced, %d expired, want 0 and 5", c.Unsynced(), link.Expired.Load())
 	}

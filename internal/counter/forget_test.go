@@ -71,7 +71,7 @@ func TestLimitOfBeforeEnds(t *testing.T) {
 		c.allow(now, 0, is)
 		rep, _ := c.collect(now, Normal)
 		if booked {
-			c.Settle(now, Answer{Rule: is, State: report.State{Level: rep.Ahead}, At: now, ServerNow: now})
+			c.Settle(now, report.Answer{Rule: is, State: report.State{Level: rep.Ahead}, At: now, ServerNow: now})
 		} else {
 			c.Quarantine(now, false)
 		}

@@ -47,7 +47,7 @@ func TestForgottenIsNotLost(t *testing.T) {
 			}
 		}
 		settle := func(level int64) Outcome {
-			return k.Settle(now, Answer{Rule: r, State: report.State{Level: arith.Span{NS: level}}, At: now, ServerNow: now, Slack: 1})
+			return k.Settle(now, report.Answer{Rule: r, State: report.State{Level: arith.Span{NS: level}}, At: now, ServerNow: now, Slack: 1})
 		}
 		admit(10)
 		exchange(10)

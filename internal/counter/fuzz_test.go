@@ -71,7 +71,7 @@ func play(t *testing.T, r *limit.Rule, ops []byte) {
 			if sent < 0 {
 				continue
 			}
-			a := Answer{Rule: r, At: now, ServerNow: now + x, State: report.State{Gen: x % 3, Level: arith.Of(r).Cost(x % 100)}}
+			a := report.Answer{Rule: r, At: now, ServerNow: now + x, State: report.State{Gen: x % 3, Level: arith.Of(r).Cost(x % 100)}}
 			if r.Algorithm() != limit.AlgorithmFunnel {
 				a.Level = arith.Span{}
 				a.Buckets = []report.Bucket{{ID: (now + x) / int64(arith.Of(r).Width), Units: x}, {ID: x, Units: -x}, {ID: -x, Units: 1 << 62}}

@@ -13,8 +13,8 @@ import (
 type version struct{ gen, born, units int64 }
 
 // answer is what the authority says if it has a version.
-func (v version) answer(r *limit.Rule, now int64) Answer {
-	a := Answer{Rule: r, State: report.State{Gen: v.gen, Born: v.born, Level: arith.Of(r).Cost(v.units)}, At: now, ServerNow: now, Slack: 1}
+func (v version) answer(r *limit.Rule, now int64) report.Answer {
+	a := report.Answer{Rule: r, State: report.State{Gen: v.gen, Born: v.born, Level: arith.Of(r).Cost(v.units)}, At: now, ServerNow: now, Slack: 1}
 	if r.Algorithm() != limit.AlgorithmFunnel && v.units > 0 {
 		a.Buckets = []report.Bucket{{ID: now / int64(arith.Of(r).Width), Units: v.units}}
 	}
@@ -100,7 +100,7 @@ func TestFlightFromBeforeASet(t *testing.T) {
 			t.Fatalf("%v: collected %+v, %v", r, rep, ok)
 		}
 		set := version{9, 9, 27}.answer(r, now)
-		k.Renew(now, r, Answer{State: report.State{Gen: set.Gen, Born: set.Born, Level: set.Level, Buckets: set.Buckets}, At: now, ServerNow: now})
+		k.Renew(now, r, report.Answer{State: report.State{Gen: set.Gen, Born: set.Born, Level: set.Level, Buckets: set.Buckets}, At: now, ServerNow: now})
 		if out := k.Settle(now, set); out.Lost {
 			t.Errorf("%v: the answer is taken for lost data", r)
 		}
@@ -126,9 +126,9 @@ func TestUnitsAheadAreNotReportedElsewhere(t *testing.T) {
 		// Our clock has been set back by two buckets, and the offset is from before.
 		ahead := now + 2*int64(arith.Of(r).Width)
 		theirs := []report.Bucket{{ID: ahead / int64(arith.Of(r).Width), Units: 40}}
-		a := Answer{Rule: r, State: report.State{Gen: 7, Born: 7, Buckets: theirs}, At: now, ServerNow: ahead, Slack: 1}
+		a := report.Answer{Rule: r, State: report.State{Gen: 7, Born: 7, Buckets: theirs}, At: now, ServerNow: ahead, Slack: 1}
 		if by == "reset" {
-			k.Renew(now, r, Answer{State: report.State{Gen: 7, Born: 7, Buckets: theirs}, At: now, ServerNow: ahead})
+			k.Renew(now, r, report.Answer{State: report.State{Gen: 7, Born: 7, Buckets: theirs}, At: now, ServerNow: ahead})
 		} else {
 			k.Settle(now, a)
 		}
@@ -156,7 +156,7 @@ func TestSetAtTheBeginningOfABucket(t *testing.T) {
 		c.allow(now, 1, r)
 		server := now + 20*ms
 		set := report.Bucket{ID: server / int64(arith.Of(r).Width), Units: 25, Last: 10 * time.Millisecond}
-		c.Renew(now, r, Answer{State: report.State{Gen: 7, Born: 7, Buckets: []report.Bucket{set}}, At: now, ServerNow: server})
+		c.Renew(now, r, report.Answer{State: report.State{Gen: 7, Born: 7, Buckets: []report.Bucket{set}}, At: now, ServerNow: server})
 		for _, later := range []int64{0, 20, 500, 940} {
 			if ok, _, _ := c.allow(now+later*ms, 1, r); ok {
 				t.Errorf("%v: admitted %d ms after it was set to more than its limit", r, later)

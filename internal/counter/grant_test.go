@@ -45,7 +45,7 @@ func answer(t *testing.T, c *Counter, now int64, level arith.Span) {
 	if !ok {
 		t.Fatal("reports nothing")
 	}
-	c.Settle(now, Answer{Rule: rep.Rule, At: now, ServerNow: now, State: report.State{Level: level, Buckets: rep.Buckets}})
+	c.Settle(now, report.Answer{Rule: rep.Rule, At: now, ServerNow: now, State: report.State{Level: level, Buckets: rep.Buckets}})
 }
 
 // A lease has as many units as a word has room for. A check for more than are left of it
@@ -156,7 +156,7 @@ func TestLeasesQueueTheirCounter(t *testing.T) {
 			for i := range rep.Buckets {
 				rep.Buckets[i].Units = units
 			}
-			c.Settle(grantAt, Answer{Rule: r, State: report.State{Level: arith.Of(r).Cost(units), Buckets: rep.Buckets}, At: grantAt, ServerNow: grantAt})
+			c.Settle(grantAt, report.Answer{Rule: r, State: report.State{Level: arith.Of(r).Cost(units), Buckets: rep.Buckets}, At: grantAt, ServerNow: grantAt})
 		}
 		c.Check(grantAt, 1, r)
 		settle(1)

@@ -27,7 +27,7 @@ func exchange(t *testing.T, c *Counter, now int64) {
 	r := rep.Rule
 	level, buckets := c.state().KnownState(arith.Of(r), now)
 	level = arith.Of(r).Add(level, arith.Of(r).Cost(rep.Units)).Max(rep.Ahead)
-	a := Answer{Rule: r, At: now, ServerNow: now, Slack: 1, State: report.State{Level: arith.Of(r).Sub(level, rep.Back), Buckets: append(buckets, rep.Buckets...)}}
+	a := report.Answer{Rule: r, At: now, ServerNow: now, Slack: 1, State: report.State{Level: arith.Of(r).Sub(level, rep.Back), Buckets: append(buckets, rep.Buckets...)}}
 	if out := c.Settle(now, a); out.Lost {
 		t.Fatalf("%+v is a loss", a)
 	}
@@ -230,7 +230,7 @@ func TestBookingsFromBeforeAReset(t *testing.T) {
 					c, _ = newAnswered(t, r, shared, now)
 				}
 				if shared {
-					c.Renew(now, r, Answer{State: report.State{Gen: 7, Born: 7}, At: now, ServerNow: now})
+					c.Renew(now, r, report.Answer{State: report.State{Gen: 7, Born: 7}, At: now, ServerNow: now})
 				} else {
 					c.Set(now, 0, r)
 				}

@@ -153,7 +153,7 @@ func (s *same) apply(event int, now, x int64, flip bool, r *limit.Rule) {
 			rep := s.late[0]
 			s.late = s.late[1:]
 			off, _ := c.part.clock()
-			a := Answer{Rule: rep.Rule, At: now, ServerNow: now + off, State: report.State{Level: arith.Span{NS: x * 1e6}}}
+			a := report.Answer{Rule: rep.Rule, At: now, ServerNow: now + off, State: report.State{Level: arith.Span{NS: x * 1e6}}}
 			if r.Algorithm() != limit.AlgorithmFunnel {
 				a.Buckets = []report.Bucket{{ID: (now+off)/int64(arith.Of(r).Width) - x%12, Units: x % r.Limit()}}
 			}

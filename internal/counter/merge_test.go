@@ -26,7 +26,7 @@ func TestUnitsSurviveEveryTurn(t *testing.T) {
 		}
 		c := NewAlone("k", r, link, 0)
 		now, admitted, booked, flying := int64(1e12), int64(0), int64(0), int64(-1)
-		redis := &Answer{Rule: r}
+		redis := &report.Answer{Rule: r}
 		for range 300 {
 			now += rng.Int64N(int64(20 * time.Millisecond))
 			switch rng.IntN(6) {
@@ -134,7 +134,7 @@ func TestLateUnitsStayInTheirBucket(t *testing.T) {
 	if rep = c.resend(start+int64(1100*time.Millisecond), false); rep.Units != 7 || len(rep.Buckets) != 0 {
 		t.Fatalf("resent after its window: %+v", rep)
 	}
-	c.Settle(start+int64(1200*time.Millisecond), Answer{Rule: r, ServerNow: start + int64(1200*time.Millisecond)})
+	c.Settle(start+int64(1200*time.Millisecond), report.Answer{Rule: r, ServerNow: start + int64(1200*time.Millisecond)})
 	if res, _ := c.peek(start+int64(1300*time.Millisecond), 0, r); res.Remaining != 95 {
 		t.Fatalf("old units count in the new window: %+v", res)
 	}
@@ -170,7 +170,7 @@ func TestUnitsBookedInAnOlderBucket(t *testing.T) {
 					known = append(known, report.Bucket{ID: int64(1e9) + int64(i), Units: n})
 				}
 			}
-			return k.Settle(now, Answer{Rule: r, At: now, ServerNow: now, Slack: 1, State: report.State{Buckets: known}}).Lost
+			return k.Settle(now, report.Answer{Rule: r, At: now, ServerNow: now, Slack: 1, State: report.State{Buckets: known}}).Lost
 		}
 		collect := func() {
 			k.Refresh()

@@ -37,7 +37,7 @@ func TestMultiplierLastsUntilTheAnswer(t *testing.T) {
 		if !ok || rep.Units != got {
 			t.Fatalf("%v: reports %+v", r, rep)
 		}
-		a := Answer{Rule: r, At: now, ServerNow: now, State: report.State{Level: arith.Of(r).Cost(10), Buckets: rep.Buckets}}
+		a := report.Answer{Rule: r, At: now, ServerNow: now, State: report.State{Level: arith.Of(r).Cost(10), Buckets: rep.Buckets}}
 		c.Settle(now, a)
 		take()
 		if got != 30 {
@@ -96,7 +96,7 @@ func TestCappedMultiplierIsForgotten(t *testing.T) {
 		c.Take(now, 10, r)
 		if answered {
 			c.Collect(now, Normal)
-			c.Settle(now, Answer{Rule: r, At: now, ServerNow: now})
+			c.Settle(now, report.Answer{Rule: r, At: now, ServerNow: now})
 		}
 		now += int64(10 * time.Second)
 		c.Take(now, 1, r)

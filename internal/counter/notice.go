@@ -223,7 +223,7 @@ func (c *Counter) hearRoomLocked(now int64) (ask bool) {
 // must ask. They must ask when there is room again after a refund (wasFull: there was none before),
 // and when units are booked ahead. Those are not in use yet, so the key is not announced as used
 // up. A dry run refuses nothing, so it announces no refusal.
-func (c *Counter) announceLocked(now int64, a Answer, wasFull bool) (n *report.Notice, forget bool) {
+func (c *Counter) announceLocked(now int64, a report.Answer, wasFull bool) (n *report.Notice, forget bool) {
 	r, received := c.rule(), c.notice
 	if forget = received != nil && (a.Sent >= received.received || a.ServerNow >= int64(received.Now)); forget {
 		c.notice = nil

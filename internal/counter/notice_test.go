@@ -42,9 +42,9 @@ func smallRules(t *testing.T) []*limit.Rule {
 }
 
 // answered settles a report of c at now: Redis counts used units, all booked now.
-func (c *Counter) answered(now, used int64, change func(*Answer)) Outcome {
+func (c *Counter) answered(now, used int64, change func(*report.Answer)) Outcome {
 	r := c.Rule()
-	a := Answer{Rule: r, At: now, ServerNow: now + ahead, Sent: now - ms, State: report.State{Born: (now + ahead) / 1000}, Slack: ms}
+	a := report.Answer{Rule: r, At: now, ServerNow: now + ahead, Sent: now - ms, State: report.State{Born: (now + ahead) / 1000}, Slack: ms}
 	if used > 0 && r.Algorithm() == limit.AlgorithmFunnel {
 		a.Level = arith.Of(r).Cost(used)
 	} else if used > 0 {
@@ -58,7 +58,7 @@ func (c *Counter) answered(now, used int64, change func(*Answer)) Outcome {
 }
 
 // report collects what c has to report at now, and has it answered.
-func (c *Counter) report(t *testing.T, now, used int64, change func(*Answer)) Outcome {
+func (c *Counter) report(t *testing.T, now, used int64, change func(*report.Answer)) Outcome {
 	t.Helper()
 	if !c.Collect(now, Urgent) {
 		t.Fatal("nothing to report")
@@ -153,7 +153,7 @@ func TestNoticeIsNotHeard(t *testing.T) {
 	for name, prepare := range map[string]func(link *Link, c *Counter, n *report.Notice){
 		"an older generation": func(link *Link, c *Counter, n *report.Notice) {
 			link.Part(1).SetOffset(ahead, 20*ms) // else it would be older than the answer, too
-			c.Renew(noon, c.Rule(), Answer{State: report.State{Gen: (noon + ahead) / 1000}, At: noon, ServerNow: noon + ahead})
+			c.Renew(noon, c.Rule(), report.Answer{State: report.State{Gen: (noon + ahead) / 1000}, At: noon, ServerNow: noon + ahead})
 			n.Now -= 10 * ms
 		},
 		"an earlier answer": func(_ *Link, c *Counter, n *report.Notice) { n.Now -= 10 * ms },
@@ -194,7 +194,7 @@ func TestAnswerEndsNotice(t *testing.T) {
 		k.allow(noon-10*ms, 1, r)
 		k.Collect(noon-5*ms, Urgent)
 		k.Hear(noon, notice(r, noon, 10_000*ms))
-		out := k.answered(noon+10*ms, 1, func(a *Answer) {
+		out := k.answered(noon+10*ms, 1, func(a *report.Answer) {
 			a.Sent, a.ServerNow = noon+c.sent*ms, noon+ahead+c.server*ms
 		})
 		if ended := k.notice == nil; ended != c.want || out.Forget != c.want {
@@ -208,8 +208,8 @@ func TestAnnouncement(t *testing.T) {
 	for _, r := range smallRules(t) {
 		link := hearing(t)
 		c := NewAlone("k", r, link, noon)
-		tell := func(a *Answer) { a.Announce = true }
-		take := func(now, used int64, change func(*Answer)) *report.Notice {
+		tell := func(a *report.Answer) { a.Announce = true }
+		take := func(now, used int64, change func(*report.Answer)) *report.Notice {
 			t.Helper()
 			c.allow(now, 1, r)
 			return c.report(t, now, used, change).Notice
@@ -236,7 +236,7 @@ func TestAnnouncement(t *testing.T) {
 	fast := funnelRule(t, 10, 10, 500*time.Millisecond) // one unit fits after 50 ms: half a tick
 	c := NewAlone("k", fast, hearing(t), noon)
 	c.allow(noon, 1, fast)
-	if n := c.report(t, noon, 10, func(a *Answer) { a.Announce = true }).Notice; n != nil {
+	if n := c.report(t, noon, 10, func(a *report.Answer) { a.Announce = true }).Notice; n != nil {
 		t.Errorf("%v: told for a moment: %+v", fast, n)
 	}
 }
@@ -257,7 +257,7 @@ func TestNoAnnouncement(t *testing.T) {
 		k.allow(noon, 1, c.rule)
 		k.Collect(noon, Urgent)
 		c.link(link)
-		if n := k.answered(noon+ms, 10, func(a *Answer) { a.Announce = true }).Notice; n != nil {
+		if n := k.answered(noon+ms, 10, func(a *report.Answer) { a.Announce = true }).Notice; n != nil {
 			t.Errorf("%s: %+v", name, n)
 		}
 	}
@@ -412,12 +412,12 @@ func TestBookedAheadRefusesNobody(t *testing.T) {
 	if _, booked, _ := c.Reserve(noon, 1, r, Terms{MaxDelay: int64(time.Minute)}); booked == nil {
 		t.Fatal("not booked")
 	}
-	n := c.report(t, noon+ms, 11, func(a *Answer) { a.Announce = true }).Notice
+	n := c.report(t, noon+ms, 11, func(a *report.Answer) { a.Announce = true }).Notice
 	if n == nil || n.Until != 0 {
 		t.Errorf("told %+v", n)
 	}
 	c.Reserve(noon+2*ms, 1, r, Terms{MaxDelay: int64(time.Minute)}) // many callers who wait are no flood of notices
-	if n := c.report(t, noon+3*ms, 12, func(a *Answer) { a.Announce = true }).Notice; n != nil {
+	if n := c.report(t, noon+3*ms, 12, func(a *report.Answer) { a.Announce = true }).Notice; n != nil {
 		t.Errorf("again within a lag: %+v", n)
 	}
 }
@@ -428,7 +428,7 @@ func TestOwnRoomEndsNotice(t *testing.T) {
 		for name, room := range map[string]func(c *Counter){
 			"a refund": func(c *Counter) { c.Refund(noon+2*ms, 1, r) },
 			"a reset": func(c *Counter) {
-				c.Renew(noon+2*ms, r, Answer{State: report.State{Gen: (noon + ahead) / 1000}, At: noon + 2*ms, ServerNow: noon + ahead + 2*ms})
+				c.Renew(noon+2*ms, r, report.Answer{State: report.State{Gen: (noon + ahead) / 1000}, At: noon + 2*ms, ServerNow: noon + ahead + 2*ms})
 			},
 		} {
 			c := NewAlone("k", r, hearing(t), noon)

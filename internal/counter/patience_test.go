@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -83,7 +84,7 @@ func TestRoomEndsPatience(t *testing.T) {
 		c.allow(noon+2*ms, 1, r)
 		c.Refresh()
 		c.Collect(noon+100*ms, Normal)
-		c.answered(noon+100*ms, 10, func(a *Answer) { a.Gen = (noon+ahead)/1000 + 50_000 }) // reset by a node that is not heard
+		c.answered(noon+100*ms, 10, func(a *report.Answer) { a.Gen = (noon+ahead)/1000 + 50_000 }) // reset by a node that is not heard
 		if _, _, v := e.Take(7, r, 1, noon+101*ms); v != Admitted {
 			t.Fatalf("%v: no lease", r)
 		}

@@ -146,7 +146,7 @@ func TestLateAnswerFromBeforeTheClockWasSetBack(t *testing.T) {
 		}
 		now += int64(time.Millisecond)
 		bucket := report.Bucket{ID: server / int64(10*time.Second), Units: units}
-		c.Settle(now, Answer{Rule: r, State: report.State{Buckets: []report.Bucket{bucket}}, At: now, ServerNow: server, Slack: 1})
+		c.Settle(now, report.Answer{Rule: r, State: report.State{Buckets: []report.Bucket{bucket}}, At: now, ServerNow: server, Slack: 1})
 		now += int64(time.Second)
 	}
 	settle(now, 2)
@@ -177,7 +177,7 @@ func TestWindowThatWentBackRestoresNothing(t *testing.T) {
 			t.Fatal("nothing to ask")
 		}
 		now += int64(time.Millisecond)
-		return c.Settle(now, Answer{Rule: r, State: report.State{Buckets: buckets}, At: now, ServerNow: server, Slack: 1})
+		return c.Settle(now, report.Answer{Rule: r, State: report.State{Buckets: buckets}, At: now, ServerNow: server, Slack: 1})
 	}
 	answer(now, known)
 	part.SetOffset(-int64(time.Second), 0)
@@ -191,7 +191,7 @@ func TestWindowThatWentBackRestoresNothing(t *testing.T) {
 	}
 	// By its clock of now the authority has all of it in one bucket.
 	one := []report.Bucket{{ID: id - 1, Units: 50}}
-	out := c.Settle(now, Answer{Rule: r, Restored: true, State: report.State{Buckets: one}, At: now, ServerNow: now - int64(time.Second), Slack: 1})
+	out := c.Settle(now, report.Answer{Rule: r, Restored: true, State: report.State{Buckets: one}, At: now, ServerNow: now - int64(time.Second), Slack: 1})
 	if res, _ := c.take(now, 0, r); out.Lost || res.Remaining != 50 {
 		t.Errorf("lost: %v, %d remain of 50", out.Lost, res.Remaining)
 	}
@@ -222,7 +222,7 @@ func TestLossAfterTheClockWasSetBack(t *testing.T) {
 			if !c.Collect(now, Normal) {
 				t.Fatalf("%s: nothing to ask", name)
 			}
-			return c.Settle(now, Answer{Rule: r, State: report.State{Buckets: buckets}, At: now, ServerNow: now, Slack: 1})
+			return c.Settle(now, report.Answer{Rule: r, State: report.State{Buckets: buckets}, At: now, ServerNow: now, Slack: 1})
 		}
 		now++
 		ask([]report.Bucket{{ID: id, Units: 30}})
@@ -252,7 +252,7 @@ func TestNoLossAfterASlowAnswer(t *testing.T) {
 				t.Fatal("nothing to ask")
 			}
 			now += int64(late)
-			return c.Settle(now, Answer{
+			return c.Settle(now, report.Answer{
 				Rule: r, State: report.State{Level: arith.Span{NS: end.Nanoseconds() - now + int64(err)}}, At: now, ServerNow: now - int64(err), Slack: int64(err + time.Millisecond), Late: int64(err),
 			})
 		}
@@ -291,7 +291,7 @@ func TestBookedUnitsAfterTheClockStoodStill(t *testing.T) {
 			end()
 			return
 		}
-		c.Settle(now, Answer{Rule: r, State: report.State{Level: level}, At: now, ServerNow: now, Slack: 1})
+		c.Settle(now, report.Answer{Rule: r, State: report.State{Level: level}, At: now, ServerNow: now, Slack: 1})
 	}
 	exchange(arith.Of(r).Cost(100), nil)
 	link.SetLag(int64(20 * time.Second)) // all of them have leaked, but not here
@@ -313,7 +313,7 @@ func TestSetBeforeTheClockIsKnown(t *testing.T) {
 		now := int64(1e18)
 		c := NewAlone("k", r, link, now)
 		server := now + int64(ahead)
-		c.Renew(now, r, Answer{State: report.State{Gen: 5, Buckets: []report.Bucket{{ID: server / int64(time.Second), Units: 10}}}, At: now, ServerNow: server})
+		c.Renew(now, r, report.Answer{State: report.State{Gen: 5, Buckets: []report.Bucket{{ID: server / int64(time.Second), Units: 10}}}, At: now, ServerNow: server})
 		if res, _ := c.take(now, 1, r); res.Allowed {
 			t.Errorf("clock ahead by %v: set to 10 of 10, and one more was admitted", ahead)
 		}
@@ -322,7 +322,7 @@ func TestSetBeforeTheClockIsKnown(t *testing.T) {
 		}
 		server += int64(2 * time.Second) // the answer was on its way for so long
 		link.Part(1).SetOffset(server-now, 1)
-		out := c.Settle(now, Answer{Rule: r, State: report.State{Gen: 5}, At: now, ServerNow: server, Slack: 1})
+		out := c.Settle(now, report.Answer{Rule: r, State: report.State{Gen: 5}, At: now, ServerNow: server, Slack: 1})
 		if res, _ := c.take(now, 0, r); out.Lost || res.Remaining != 10 {
 			t.Errorf("clock ahead by %v: lost: %v, %d remain of 10", ahead, out.Lost, res.Remaining)
 		}
@@ -349,7 +349,7 @@ func TestGenerationIsOutgrownByTheAuthoritysClock(t *testing.T) {
 					t.Fatal("nothing to ask")
 				}
 				rep = c.resend(now, false)
-				c.Settle(now, Answer{Rule: r, Restored: rep.Restore, State: report.State{Gen: gen}, At: now, ServerNow: server, Slack: 1})
+				c.Settle(now, report.Answer{Rule: r, Restored: rep.Restore, State: report.State{Gen: gen}, At: now, ServerNow: server, Slack: 1})
 				return rep
 			}
 			answer(7)
@@ -378,7 +378,7 @@ func TestSettledCountersAreSmall(t *testing.T) {
 		for range 3 {
 			c.allow(1e12, 1, c.Rule())
 			rep, _ := c.collect(1e12, Normal)
-			c.Settle(1e12, Answer{Rule: rep.Rule, State: report.State{Level: rep.Ahead}, At: 1e12, ServerNow: 1e12})
+			c.Settle(1e12, report.Answer{Rule: rep.Rule, State: report.State{Level: rep.Ahead}, At: 1e12, ServerNow: 1e12})
 		}
 		if c.history != nil || fmt.Sprint(field(c.leaky(), "rare")) != "<nil>" {
 			t.Errorf("lag %v: %+v, %+v", lag, c.past(), c.leaky())
@@ -399,11 +399,11 @@ func TestLateUnitsAfterAnEmptyAnswer(t *testing.T) {
 	}
 	c.allow(now, 5, r)
 	now += 3 * second // the exchange takes long, the leaky bucket ran empty 2 s ago
-	c.Settle(now, Answer{Rule: r, State: report.State{Level: arith.Span{NS: -2 * second}}, At: now, ServerNow: now, Slack: 1})
+	c.Settle(now, report.Answer{Rule: r, State: report.State{Level: arith.Span{NS: -2 * second}}, At: now, ServerNow: now, Slack: 1})
 	if rep, ok := c.collect(now, Normal); !ok || rep.Units != 5 || rep.Ahead.NS != 2*second {
 		t.Fatalf("%+v", rep)
 	}
-	out := c.Settle(now, Answer{Rule: r, State: report.State{Level: arith.Span{NS: 3 * second}}, At: now, ServerNow: now, Slack: 1})
+	out := c.Settle(now, report.Answer{Rule: r, State: report.State{Level: arith.Span{NS: 3 * second}}, At: now, ServerNow: now, Slack: 1})
 	if rep := c.resend(now, true); out.Lost || rep.Known.Level.NS != 3*second {
 		t.Errorf("lost %v, known %v", out.Lost, rep.Known.Level)
 	}

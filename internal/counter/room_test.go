@@ -3,6 +3,8 @@ package counter
 import (
 	"testing"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/report"
 )
 
 // The answer to a report that was sent before a key had room again does not hide the notice of that.
@@ -19,7 +21,7 @@ func TestRoomIsHeardInFlight(t *testing.T) {
 		room := notice(r, later+2*ms, 0)
 		room.Until = 0
 		c.Hear(later+3*ms, room)
-		c.answered(later+4*ms, 10, func(a *Answer) {
+		c.answered(later+4*ms, 10, func(a *report.Answer) {
 			a.Sent, a.At, a.ServerNow, a.Born = later, later+ms, later+ms+ahead, (noon+ahead)/1000
 		})
 		if c.Due() > later+4*ms {
@@ -39,7 +41,7 @@ func TestRoomIsTold(t *testing.T) {
 		c.allow(noon, 1, r)
 		c.report(t, noon, 10, nil)
 		c.Refund(noon+1000*ms, 1, r)
-		n := c.report(t, noon+1000*ms, 8, func(a *Answer) { a.Returned, a.Gen = true, (noon+ahead)/1000+900_000 }).Notice
+		n := c.report(t, noon+1000*ms, 8, func(a *report.Answer) { a.Returned, a.Gen = true, (noon+ahead)/1000+900_000 }).Notice
 		if n == nil || n.Until != 0 {
 			t.Fatalf("%v: told %+v", r, n)
 		}

@@ -7,7 +7,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/algorithm"
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/report"
-	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // The methods in this file are for the reconciler of a shared limiter, which calls them from one
@@ -15,23 +14,9 @@ import (
 // ends with Settle (Redis has booked them) or Quarantine (Redis' copy of this key is broken). In
 // between, Report writes the report, as often as it is sent.
 
-// Answer is what Redis answers for a key.
-type Answer struct {
-	report.State
-	Rule      *limit.Rule // of the report
-	Restored  bool        // the report had Raise
-	At        int64       // our time at which Redis answered, ns
-	ServerNow int64       // Redis' time then, ns
-	Slack     int64       // uncertainty of At, ns
-	Late      int64       // by how much At may be too late, ns
-	Sent      int64       // our time at which the exchange began, ns
-	Announce  bool        // units were booked now, and not for the first time after an outage
-	Returned  bool        // the report had refunds
-}
-
 // Outcome is what the reconciler must do after an answer.
 type Outcome struct {
-	Lost      bool  // Redis knew less than it should: report again with Raise
+	Lost      bool  // Redis knew less than it should: report again with Restore
 	Again     bool  // there is more to report: put the counter into the normal queue
 	Urgent    bool  // it is urgent: put the counter into the urgent queue as well
 	Overshoot int64 // units by which Redis' total is above the limit
@@ -118,7 +103,7 @@ func (c *Counter) Report(now int64, restore bool, rep *report.Report) {
 
 // Settle ends the exchange: what was sent is booked, and a is the state of the key in Redis. What
 // has been admitted since stays pending.
-func (c *Counter) Settle(now int64, a Answer) Outcome {
+func (c *Counter) Settle(now int64, a report.Answer) Outcome {
 	c.lock(now)
 	defer c.unlock()
 	before := c.is(voided) // what is in flight was sent before a reset that this node knows of
@@ -134,7 +119,7 @@ func (c *Counter) Settle(now int64, a Answer) Outcome {
 // while units of an outage count several times, nor before Redis' clock is known: a window could not tell
 // which of its buckets the answer is about. If c may be missing something, it asks again with the next
 // check. ok is false if c was dropped.
-func (c *Counter) Learn(now int64, a Answer) (out Outcome, ok bool) {
+func (c *Counter) Learn(now int64, a report.Answer) (out Outcome, ok bool) {
 	if now, ok = c.enter(now, c.latestRule.Load()); !ok { // a.Rule may have been replaced meanwhile
 		return out, false
 	}
@@ -163,7 +148,7 @@ func (c *Counter) Learn(now int64, a Answer) (out Outcome, ok bool) {
 
 // answeredLocked applies the state of the key in Redis. before: what is in flight was sent before a
 // reset that this node knows of.
-func (c *Counter) answeredLocked(now int64, a Answer, before bool) Outcome {
+func (c *Counter) answeredLocked(now int64, a report.Answer, before bool) Outcome {
 	void := before && a.Gen < c.gen()
 	c.unmark(inFlight | quarantined | voided | hurried | denied)
 	if a.Restored && !void {
@@ -250,32 +235,29 @@ func (c *Counter) sentBackLocked(now int64) (n int64) {
 }
 
 // settleLocked applies the state of the key in Redis.
-func (c *Counter) settleLocked(now int64, a Answer, floor bool) algorithm.Settled {
+func (c *Counter) settleLocked(now int64, a report.Answer, floor bool) algorithm.Settled {
 	r, w := c.rule(), modeMultiplier(c.mode())
-	is := algorithm.Answer{
-		Level: a.Level, Buckets: a.Buckets, At: a.At, ServerNow: a.ServerNow, Slack: a.Slack,
-		ClockSlack: c.part.slack.Load(), Now: now, Floor: floor, Older: a.Gen < c.gen(),
-	}
+	a.Now, a.ClockSlack, a.Floor, a.Older = now, c.part.slack.Load(), floor, a.Gen < c.gen()
 	f := c.leaky()
 	if f == nil {
 		c.rollLocked(now)
-		s := c.state().Settle(r, is, w)
+		s := c.state().Settle(r, a, w)
 		c.expiredLocked(s.Expired)
 		return s
 	}
 	if c.born != noAnswer {
-		is.Slack += (a.At-c.freshAt)/clockDrift + int64(c.lateMicros)*int64(time.Microsecond)
-		c.repairKnownLocked(is.Slack)
+		a.Slack += (a.At-c.freshAt)/clockDrift + int64(c.lateMicros)*int64(time.Microsecond)
+		c.repairKnownLocked(a.Slack)
 	}
 	c.setClockGap(c.currentClockGap())
 	was := r.Sub(f.View, r.Cost(a.Forgiven)) // no reservation was among them
 	debt := f.SentDebt() - a.Forgiven
-	s := f.Settle(r, is, w)
+	s := f.Settle(r, a, w)
 	if s.Forgotten { // Redis would have forgiven more if it had known what it forgot
-		f.ForgiveKnown(r, debt, r.Add(c.ceilingLocked(a.At, c.link().maxDebt), arith.Span{NS: a.At}), is, w)
+		f.ForgiveKnown(r, debt, r.Add(c.ceilingLocked(a.At, c.link().maxDebt), arith.Span{NS: a.At}), a, w)
 	}
 	c.lateLocked(a.Late, s.Below)
-	c.correctedLocked(was, is.Slack)
+	c.correctedLocked(was, a.Slack)
 	f.CapMultiplied(r, now, w)
 	return s
 }

@@ -175,7 +175,7 @@ func TestAnswerKeepsTheLastUnit(t *testing.T) {
 	now := int64(1e18)
 	c := NewAlone("k", r, link, now)
 	settle := func(units int64, last time.Duration) {
-		c.Settle(now, Answer{Rule: r, State: report.State{Buckets: []report.Bucket{{ID: now / int64(time.Second), Units: units, Last: last}}}, At: now, ServerNow: now, Slack: 1})
+		c.Settle(now, report.Answer{Rule: r, State: report.State{Buckets: []report.Bucket{{ID: now / int64(time.Second), Units: units, Last: last}}}, At: now, ServerNow: now, Slack: 1})
 	}
 	collect := func() report.Report {
 		c.Refresh()

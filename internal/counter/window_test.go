@@ -56,7 +56,7 @@ func TestWindowsOfOneBucketAreSmall(t *testing.T) {
 				t.Fatalf("%v: reports %+v", r, rep)
 			}
 			isSmall("under way")
-			c.Settle(now, Answer{Rule: r, State: report.State{Buckets: rep.Buckets}, At: now, ServerNow: now})
+			c.Settle(now, report.Answer{Rule: r, State: report.State{Buckets: rep.Buckets}, At: now, ServerNow: now})
 			isSmall("answered")
 			if c.MarkRestore(now); !c.is(restoring) {
 				t.Errorf("%v: does not raise what was lost", r)
@@ -64,7 +64,7 @@ func TestWindowsOfOneBucketAreSmall(t *testing.T) {
 			if rep, ok = c.collect(now, Normal); !ok || !rep.Restore || !slices.Equal(rep.Known.Buckets, []report.Bucket{{ID: now / int64(arith.Of(r).Width), Units: 1}}) {
 				t.Errorf("%v: raises %+v", r, rep)
 			}
-			c.Settle(now, Answer{Rule: r, Restored: true, State: report.State{Buckets: rep.Known.Buckets}, At: now, ServerNow: now})
+			c.Settle(now, report.Answer{Rule: r, Restored: true, State: report.State{Buckets: rep.Known.Buckets}, At: now, ServerNow: now})
 			c.Check(now, 1, r)
 			isSmall("raised")
 			if got, _ := KeyOf(key); got != c.Key() {
@@ -85,7 +85,7 @@ func TestWindowsBecomeSmall(t *testing.T) {
 	c := NewAlone("k", r, newTestLink(), now)
 	settle := func() {
 		rep, _ := c.collect(now, Normal)
-		c.Settle(now, Answer{Rule: r, State: report.State{Buckets: []report.Bucket{{ID: now / width, Units: 3}}}, At: now, ServerNow: now, Returned: len(rep.BackBuckets) > 0})
+		c.Settle(now, report.Answer{Rule: r, State: report.State{Buckets: []report.Bucket{{ID: now / width, Units: 3}}}, At: now, ServerNow: now, Returned: len(rep.BackBuckets) > 0})
 	}
 	for range 4 {
 		c.allow(now, 1, r)
@@ -131,7 +131,7 @@ func TestClaimBesideManyUnits(t *testing.T) {
 			t.Fatal("nothing to report")
 		}
 		last := report.Bucket{ID: now / int64(arith.Of(r).Width), Units: 1 << 62}
-		c.Settle(now, Answer{Rule: r, State: report.State{Buckets: []report.Bucket{last}}, At: now, ServerNow: now})
+		c.Settle(now, report.Answer{Rule: r, State: report.State{Buckets: []report.Bucket{last}}, At: now, ServerNow: now})
 		now += int64(time.Minute)
 	}
 	c.lock(now)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -15,7 +16,7 @@ import (
 func (c *Machine) settle(s *shard, f *flight, r redisstore.Reply, sent, recv int64) {
 	server, clock := int64(r.Now), &s.server.offset
 	at := min(max(server-clock.ns, sent), recv)
-	a := counter.Answer{
+	a := report.Answer{
 		At: at, ServerNow: server, Sent: sent,
 		Slack: max(recv-sent, 0) + int64(time.Millisecond), Late: min(at-sent, clock.grown(recv)),
 	}

@@ -108,8 +108,8 @@ func (c *Machine) giveUpRefunds(s *shard) {
 
 // Renewal converts what Redis has answered about a counter that was set. It is not known exactly when it
 // was set. The time of the answer is the latest possible, and errs on the safe side.
-func Renewal(sent, recv int64, done redisstore.Renewed) counter.Answer {
-	return counter.Answer{
+func Renewal(sent, recv int64, done redisstore.Renewed) report.Answer {
+	return report.Answer{
 		State: done.State, At: recv, Late: recv - sent, ServerNow: int64(done.Now),
 	}
 }

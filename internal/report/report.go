@@ -45,6 +45,26 @@ type State struct {
 	Forgiven int64
 }
 
+// Answer is what Redis answers about one counter, and when.
+type Answer struct {
+	State
+	Rule      *limit.Rule // of the report
+	Restored  bool        // the report had Restore
+	At        int64       // our time at which Redis answered, ns
+	ServerNow int64       // Redis' time then, ns
+	Slack     int64       // uncertainty of At, ns
+	Late      int64       // by how much At may be too late, ns
+	Sent      int64       // our time at which the exchange began, ns
+	Announce  bool        // units were booked now, and not for the first time after an outage
+	Returned  bool        // the report had refunds
+
+	// The counter sets these before it applies the answer to what it counts.
+	Now        int64 // our time now, ns
+	ClockSlack int64 // uncertainty of Redis' clock at present, ns
+	Floor      bool  // what we knew and have sent is a lower bound of the true state
+	Older      bool  // of an earlier generation than the one we know: Redis has lost data
+}
+
 // Report is what a node reports about one counter. Without units it asks for the state.
 type Report struct {
 	// Key is the name of the counter in Redis.

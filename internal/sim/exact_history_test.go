@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
-	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/reconcile"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/report"
@@ -37,7 +36,7 @@ func TestUnitsAreReportedBesideExactCalls(t *testing.T) {
 		Now: time.Duration(s.servers[0].time()), Until: time.Duration(s.servers[0].time()) + time.Minute,
 	}}}, 0)
 	s.run(time.Millisecond)
-	n.counters[k].Learn(n.time(), counter.Answer{State: got.Answers[0].State, Rule: rule, ServerNow: int64(got.Now), Sent: sent})
+	n.counters[k].Learn(n.time(), report.Answer{State: got.Answers[0].State, Rule: rule, ServerNow: int64(got.Now), Sent: sent})
 	if !n.counters[k].HasNotice() || n.unsynced() != 1 {
 		t.Fatalf("%d units wait", n.unsynced())
 	}

@@ -195,7 +195,7 @@ func (n *simNode) learn(c *exactCall, sent int64) {
 		}
 		s.oracle.learnt(n, k, c, i)
 		of, out := ctr, counter.Outcome{}
-		out, _ = ctr.Learn(n.time(), counter.Answer{
+		out, _ = ctr.Learn(n.time(), report.Answer{
 			State: c.taken.Answers[i].State, Rule: c.asks[i].Rule, ServerNow: int64(c.taken.Now), Sent: sent,
 			Announce: c.taken.Booked && c.taken.Answers[i].Units > 0,
 		})

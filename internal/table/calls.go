@@ -2,6 +2,7 @@ package table
 
 import (
 	"github.com/hybridlimit/hybridlimit/internal/counter"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -56,7 +57,7 @@ func (t *Table) Set(key string, rule *limit.Rule, used, now int64) (done bool) {
 // Renew passes on to the counter of a key what Redis has reset or set. If there is no counter, one
 // is created, because other nodes may hold older views. If there is no room for the key, which
 // [Stats].Overflow counts, nothing is remembered.
-func (t *Table) Renew(key string, rule *limit.Rule, now int64, a counter.Answer) {
+func (t *Table) Renew(key string, rule *limit.Rule, now int64, a report.Answer) {
 	t.with(key, rule, now, true, func(c *counter.Counter) bool {
 		return !c.IsShared() || c.Renew(now, rule, a) // a counter without a link is an overflow counter
 	})
@@ -77,7 +78,7 @@ func (t *Table) Refuses(key string, rule *limit.Rule, n, now int64) (res limit.R
 
 // Learn passes on to the counter of a key what Redis has answered to a call that was no report, see
 // [counter.Counter.Learn]. It returns the counter, nil if there is none, and what is to be done.
-func (t *Table) Learn(key string, now int64, a counter.Answer) (of *counter.Counter, out counter.Outcome) {
+func (t *Table) Learn(key string, now int64, a report.Answer) (of *counter.Counter, out counter.Outcome) {
 	if of = t.Find(key, a.Rule); of != nil {
 		out, _ = of.Learn(now, a) // it may have been dropped meanwhile
 	}

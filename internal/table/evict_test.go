@@ -125,7 +125,7 @@ func TestWhoMustStay(t *testing.T) {
 	now := int64(table.clock.Now())
 	link.Drain(func(c *counter.Counter, urgent bool) {
 		if rep, ok := collect(c, now, queueOf(urgent)); ok {
-			c.Settle(now, counter.Answer{Rule: rep.Rule, At: now, ServerNow: now, State: report.State{Level: arith.Of(rule).Cost(1)}})
+			c.Settle(now, report.Answer{Rule: rep.Rule, At: now, ServerNow: now, State: report.State{Level: arith.Of(rule).Cost(1)}})
 		}
 	})
 	for _, key := range names("k", 4) {
@@ -167,7 +167,7 @@ func looksAreNoUse(t *testing.T, link *counter.Link) {
 			sh.mu.Unlock()
 			if link != nil {
 				if rep, ok := collect(c, now, counter.Normal); ok {
-					c.Settle(now, counter.Answer{Rule: rule, State: report.State{Level: rep.Ahead}, At: now, ServerNow: now})
+					c.Settle(now, report.Answer{Rule: rule, State: report.State{Level: rep.Ahead}, At: now, ServerNow: now})
 				}
 			}
 			c.Release()

@@ -20,7 +20,7 @@ func TestSetByAnUnknownClockIsToldAgain(t *testing.T) {
 	table := newTable(t, Options{Link: link})
 	now := int64(table.clock.Now())
 	set := report.Bucket{ID: (now + ahead) / int64(arith.Of(rule).Width), Units: 80}
-	table.Renew("k", rule, now, counter.Answer{State: report.State{Gen: 7, Born: 7, Buckets: []report.Bucket{set}}, At: now, ServerNow: now + ahead})
+	table.Renew("k", rule, now, report.Answer{State: report.State{Gen: 7, Born: 7, Buckets: []report.Bucket{set}}, At: now, ServerNow: now + ahead})
 	link.Part(1).SetOffset(ahead, 1)
 	reported := 0
 	link.Drain(func(k *counter.Counter, urgent bool) {
@@ -42,7 +42,7 @@ func TestWitnessOfAResetStays(t *testing.T) {
 	table := newTable(t, Options{MaxKeys: 256, Link: link})
 	rule := limit.Must(limit.SlidingWindow("w", 100, time.Hour))
 	now := int64(table.clock.Now())
-	table.Renew("k", rule, now, counter.Answer{State: report.State{Gen: 7, Born: 7}, At: now, ServerNow: now})
+	table.Renew("k", rule, now, report.Answer{State: report.State{Gen: 7, Born: 7}, At: now, ServerNow: now})
 	witness := func() *counter.Counter {
 		h, print := table.hashOf("k", rule)
 		sh := table.index.shard(h)
@@ -60,7 +60,7 @@ func TestWitnessOfAResetStays(t *testing.T) {
 				if k == c && !rep.Restore {
 					t.Error("the reset is not reported")
 				}
-				k.Settle(now, counter.Answer{Rule: rule, Restored: rep.Restore, State: report.State{Gen: rep.Known.Gen, Born: rep.Known.Born}, At: now, ServerNow: now, Slack: 1})
+				k.Settle(now, report.Answer{Rule: rule, Restored: rep.Restore, State: report.State{Gen: rep.Known.Gen, Born: rep.Known.Born}, At: now, ServerNow: now, Slack: 1})
 			}
 		})
 	}
