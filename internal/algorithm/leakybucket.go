@@ -67,7 +67,7 @@ func (f *LeakyBucket) Unmultiplied(r *arith.Rule) arith.Span {
 	return f.Pend.plus(r, f.reported(r, 1), 1)
 }
 
-// Describe returns the whole answer to a check, see [Decider].
+// Describe returns the whole answer to a check, see [State].
 func (f *LeakyBucket) Describe(r *arith.Rule, now, n, multiplier int64, allowed bool) limit.Result {
 	return decision.LeakyBucket(r, allowed, n, multiplier, r.Sub(f.View, arith.Span{NS: now}))
 }
@@ -100,7 +100,7 @@ func (f *LeakyBucket) Lease(r *arith.Rule, last int64) (level arith.Span, until 
 	return r.Sub(f.View, arith.Span{NS: last}), math.MaxInt64
 }
 
-// Spend counts n units that a lease has admitted, see [Leaser]. They came before now, at times that
+// Spend counts n units that a lease has admitted, see [State]. They came before now, at times that
 // are not known. So the TAT of the pending part may be too late. That is harmless as long as it is
 // not later than the view.
 func (f *LeakyBucket) Spend(r *arith.Rule, now, last, n int64, empty arith.Span) {

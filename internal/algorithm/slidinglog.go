@@ -49,7 +49,7 @@ func (l *SlidingLog) Book(_ *arith.Rule, now, n, _, _ int64) {
 	l.used += n
 }
 
-// Describe returns the whole answer to a check, see [Decider].
+// Describe returns the whole answer to a check, see [State].
 func (l *SlidingLog) Describe(r *arith.Rule, now, n, _ int64, allowed bool) limit.Result {
 	l.expire(r, now)
 	res := limit.Result{Allowed: allowed, Limit: r.Limit, Remaining: max(r.Limit-l.used-l.claim, 0)}
@@ -101,7 +101,7 @@ func (l *SlidingLog) Usage(r *arith.Rule, now int64) (used, denies bool) {
 	return l.used > 0, l.used >= r.Limit
 }
 
-// Claim reserves n units for a waiting caller, see [Decider].
+// Claim reserves n units for a waiting caller, see [State].
 func (l *SlidingLog) Claim(_ *arith.Rule, n, _ int64) (was int64) {
 	was, l.claim = l.claim, n
 	return was

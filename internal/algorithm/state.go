@@ -16,28 +16,8 @@ import (
 // [MultiplierOpen] or [MultiplierClosed]. The cost of n units is n times the multiplier, capped by
 // [arith.Rule.Multiplied]. States are not safe for concurrent use.
 type State interface {
-	Decider
-	Leaser
-	Exchanger
-}
+	// The methods that checks use.
 
-var (
-	_ State = (*LeakyBucket)(nil)
-	_ State = (*Window)(nil)
-	_ State = (*SlidingLog)(nil)
-)
-
-// IsWindow reports whether a rule counts by a [Window].
-func IsWindow(r *limit.Rule) bool {
-	switch r.Algorithm() {
-	case limit.AlgorithmSlidingWindow, limit.AlgorithmFixedWindow, limit.AlgorithmCalendar:
-		return true
-	}
-	return false
-}
-
-// Decider is the part of a [State] that checks use.
-type Decider interface {
 	// Fits reports whether cost more units fit now.
 	Fits(r *arith.Rule, now, cost int64) bool
 	// Book counts n units, whether they fit or not.
@@ -66,10 +46,9 @@ type Decider interface {
 	// SetMultiplier changes how many units an unacknowledged unit counts as. It recounts them if the
 	// limit has become larger: a cost that the old limit had capped counts up to the new limit.
 	SetMultiplier(r *arith.Rule, now, was, is int64)
-}
 
-// Leaser is the part of a [State] that leases use.
-type Leaser interface {
+	// The methods that leases use.
+
 	// Spare returns how many units a lease may have at most; 0: grant no lease.
 	Spare(r *arith.Rule, last int64, clock Clock) int64
 	// Lease returns how the word of a new lease begins: for a leaky bucket with the level at last,
@@ -78,12 +57,11 @@ type Leaser interface {
 	// Spend counts n units that a lease has admitted up to now, the last of them at last. empty is
 	// when a leaky bucket will be empty after that.
 	Spend(r *arith.Rule, now, last, n int64, empty arith.Span)
-}
 
-// Exchanger is the part of a [State] that the exchange with Redis uses. Known is what Redis has
-// answered. Sent units were sent to Redis, which has not acknowledged them. Pending units were not
-// sent yet. Collect begins an exchange. Settle, KeepSent, DropSent or GiveBack ends it.
-type Exchanger interface {
+	// The methods that the exchange with Redis uses. Known is what Redis has answered. Sent units were
+	// sent to Redis, which has not acknowledged them. Pending units were not sent yet. Collect begins an
+	// exchange. Settle, KeepSent, DropSent or GiveBack ends it.
+
 	// Units returns the units that were not sent to Redis yet, and those that were sent and are not
 	// acknowledged.
 	Units() (pending, sent int64)
@@ -121,6 +99,21 @@ type Exchanger interface {
 	// Renew sets the state to that of Redis after a reset. Pending units are dropped, because they
 	// were admitted before the reset. It returns how many.
 	Renew(r *arith.Rule, a report.Answer, multiplier int64) (withdrawn int64)
+}
+
+var (
+	_ State = (*LeakyBucket)(nil)
+	_ State = (*Window)(nil)
+	_ State = (*SlidingLog)(nil)
+)
+
+// IsWindow reports whether a rule counts by a [Window].
+func IsWindow(r *limit.Rule) bool {
+	switch r.Algorithm() {
+	case limit.AlgorithmSlidingWindow, limit.AlgorithmFixedWindow, limit.AlgorithmCalendar:
+		return true
+	}
+	return false
 }
 
 // Clock is what is known of Redis' clock.

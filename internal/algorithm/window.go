@@ -157,7 +157,7 @@ func (w *Window) Book(r *arith.Rule, now, n, cost, _ int64) {
 	w.newer = min(w.newer+max(cost, n), MaxUnits)
 }
 
-// Describe returns the whole answer to a check, see [Decider].
+// Describe returns the whole answer to a check, see [State].
 func (w *Window) Describe(r *arith.Rule, now, n, multiplier int64, allowed bool) limit.Result {
 	multiplier = max(multiplier, 1)
 	claim, k := r.Multiplied(w.claim, multiplier), len(w.list)
@@ -183,7 +183,7 @@ func (w *Window) Usage(r *arith.Rule, now int64) (used, denies bool) {
 	return w.newer > 0 || oldest > 0, !w.Fits(r, now, 1)
 }
 
-// Claim reserves n units for a waiting caller, see [Decider].
+// Claim reserves n units for a waiting caller, see [State].
 func (w *Window) Claim(r *arith.Rule, n, multiplier int64) (was int64) {
 	was, w.claim = w.claim, n
 	w.sum(r, multiplier)
