@@ -21,12 +21,18 @@ func (c *Machine) settle(s *shard, f *flight, r redisstore.Reply, sent, recv int
 		Slack: max(recv-sent, 0) + int64(time.Millisecond), Late: min(at-sent, clock.grown(recv)),
 	}
 	s.acked = s.seq
-	s.noteRepaired()
-	s.accept, s.lost = false, false
+	if s.lost {
+		// Redis has a record of this shard again. A heartbeat that was sent before may have been
+		// executed after the loss and before this flight. The number that it shows is not another loss.
+		s.repaired = s.acked
+	}
+	s.accept, s.lost, s.flight = false, false, nil
 	// If the node was renamed while the flight was under way, Redis has no record of the new
 	// name yet, by which a loss of data could be noticed. Report these counters again.
 	renamed := s.node != c.node
-	c.endFlight(s)
+	if renamed {
+		s.begin(c.node)
+	}
 	for i, it := range f.items {
 		st, rep := r.States[i], &f.reports[i]
 		if st.Err == nil || st.Booked {
@@ -82,14 +88,6 @@ func (c *Machine) afterSettle(ctr *counter.Counter, o counter.Outcome) {
 	}
 	if o.Urgent {
 		c.enqueue(ctr, true)
-	}
-}
-
-// endFlight makes room for the next flight of s. If the node was renamed meanwhile, that
-// flight is numbered under the new name.
-func (c *Machine) endFlight(s *shard) {
-	if s.flight = nil; s.node != c.node {
-		s.begin(c.node)
 	}
 }
 

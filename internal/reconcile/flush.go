@@ -30,11 +30,6 @@ func (c *Machine) onFlush(ev Flush) {
 	c.flushes = append(c.flushes, flush{id: ev.ID, at: c.now})
 }
 
-// dropFlush removes a flush that no caller waits for any more.
-func (c *Machine) dropFlush(id uint64) {
-	c.flushes = slices.DeleteFunc(c.flushes, func(f flush) bool { return f.id == id })
-}
-
 // checkFlushes ends the flushes that are done: Redis has applied everything that was waiting, and no
 // shard is returning from an outage. It ends with an error those that wait only for servers that are
 // down.

@@ -207,14 +207,6 @@ func (m *members) reported(n, now, heartbeat int64) (changed bool) {
 	return changed
 }
 
-// applyMultiplier gives all counters the cost multiplier that follows from the number of nodes.
-func (c *Machine) applyMultiplier() {
-	c.link.SetFallback(c.cfg.fallback.Multiplier(c.members.count))
-	for i := range c.shards {
-		c.applyMode(i)
-	}
-}
-
 // applyMode gives the counters of a shard the cost multiplier of a unit: that of the
 // fallback policy during an outage, else 1. While a shard returns from an outage its
 // counters keep the multiplier of the outage; each gets 1 with its own answer, or when the
@@ -266,11 +258,15 @@ func (c *Machine) expectNodes(n int64) {
 	c.link.SetMode(c.cfg.fallback.Multiplier(n), false)
 }
 
-// countNodes applies the number of live nodes that a heartbeat has reported.
+// countNodes applies the number of live nodes that a heartbeat has reported, and gives all counters the
+// cost multiplier that follows from it.
 func (c *Machine) countNodes(n int64) {
 	if !c.members.reported(n, c.now, c.cfg.heartbeat) {
 		return
 	}
 	c.link.SetNodes(c.members.count)
-	c.applyMultiplier()
+	c.link.SetFallback(c.cfg.fallback.Multiplier(c.members.count))
+	for i := range c.shards {
+		c.applyMode(i)
+	}
 }

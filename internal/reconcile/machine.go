@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/counter"
@@ -159,7 +160,7 @@ func (c *Machine) Step(now, localNow int64, ev Event) []Effect {
 	case Flush:
 		c.onFlush(ev)
 	case Withdraw:
-		c.dropFlush(ev.ID)
+		c.flushes = slices.DeleteFunc(c.flushes, func(f flush) bool { return f.id == ev.ID })
 	}
 	c.timers()
 	c.assess() // twice: an outage that ends without a backlog is also reported as Resyncing

@@ -93,7 +93,9 @@ func (c *Machine) takeFromQueues(s *shard, f *flight, left int64, most int) {
 				f.cost += cost(q.c.Rule())
 			}
 		}
-		*queue = shorten(*queue, k)
+		if *queue = (*queue)[k:]; len(*queue) == 0 {
+			*queue = nil // frees its memory
+		}
 	}
 	take(&s.backlog, counter.Normal)
 	if s.missed {
@@ -160,7 +162,7 @@ func (c *Machine) onReplies(ev Replies) {
 		p.load.distance.answered(c.now, ev.Took)
 		p.load.budget.answered(p.cost, p.servers(ev.Took, c.now), p.load.distance.ns(), ev.Dialed)
 		c.stats.Answered(c.now-p.at, c.local)
-	case timedOut(ev.Outcomes):
+	case slices.ContainsFunc(ev.Outcomes, func(o redisstore.Outcome) bool { return isTimeout(o.Err) }):
 		p.load.budget.timedOut(p.cost)
 	}
 	c.batchesEnded(p.at, all)
@@ -181,11 +183,6 @@ func (c *Machine) batchesEnded(began int64, all []answer) {
 		c.scheduleProbe(class)
 		c.beats.next = min(c.beats.next, due)
 	}
-}
-
-// timedOut reports whether any batch got no answer in time.
-func timedOut(outcomes []redisstore.Outcome) bool {
-	return slices.ContainsFunc(outcomes, func(o redisstore.Outcome) bool { return isTimeout(o.Err) })
 }
 
 // unpack removes a pipeline that has ended in any way, and returns its shards.

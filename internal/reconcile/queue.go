@@ -70,14 +70,6 @@ func (c *Machine) refreshAll() {
 	})
 }
 
-// shorten drops the first k counters. An empty queue frees its memory.
-func shorten(q []queued, k int) []queued {
-	if k == len(q) {
-		return nil
-	}
-	return q[k:]
-}
-
 // wheel is a timing wheel: it holds the counters that report later, by when they do, so
 // that those that are due at about the same time are sent together. Its slots are one tick
 // apart, and are reused in turn.

@@ -119,21 +119,9 @@ func (c *Machine) noteLoss(s *shard, now int64) {
 	}
 }
 
-// noteRepaired notes that Redis has applied a flight, by which it has a record of this shard
-// again. A heartbeat that was sent before may have been executed after the loss and before
-// that flight. The number that it shows is not another loss.
-func (s *shard) noteRepaired() {
-	if s.lost {
-		s.repaired = s.acked
-	}
-}
-
 // reseedNow queues every counter that knows a state of a shard whose data was lost.
 func (c *Machine) reseedNow() {
 	c.reseedAt = 0
-	if lost := c.toReseed(); lost > 0 {
-		c.happened(Incident{Kind: DataLost, Reason: fmt.Sprintf("redis has lost data, and is sent what this node knows of it: %d of %d shards", lost, len(c.shards))})
-	}
 	c.each(func(k *counter.Counter) bool {
 		s := &c.shards[k.Shard()]
 		if s.reseed && k.MarkRestore(c.local) {
@@ -142,19 +130,17 @@ func (c *Machine) reseedNow() {
 		}
 		return true
 	})
+	lost := 0
 	for i := range c.shards {
-		c.shards[i].reseed = false
-	}
-}
-
-// toReseed returns how many shards have lost data.
-func (c *Machine) toReseed() (n int) {
-	for i := range c.shards {
-		if s := &c.shards[i]; s.reseed && !s.outlived {
-			n++
+		s := &c.shards[i]
+		if s.reseed && !s.outlived {
+			lost++
 		}
+		s.reseed = false
 	}
-	return n
+	if lost > 0 {
+		c.happened(Incident{Kind: DataLost, Reason: fmt.Sprintf("redis has lost data, and is sent what this node knows of it: %d of %d shards", lost, len(c.shards))})
+	}
 }
 
 // rename gives the node a new name, because another process was seen to report under the

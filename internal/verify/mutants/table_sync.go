@@ -22,8 +22,8 @@ var syncMutants = []mutant{
 		name:   "every-loss-is-accepted",
 		breaks: "A node that has once been told of a loss tells Redis to accept whatever it has lost, from then on.",
 		at:     "internal/reconcile Machine.settle",
-		old:    "s.noteRepaired()\n\ts.accept, s.lost = false, false\n\t// If the node was renamed",
-		new:    "s.noteRepaired()\n\ts.lost = false\n\t// If the node was renamed",
+		old:    `s.accept, s.lost, s.flight = false, false, nil`,
+		new:    `s.lost, s.flight = false, nil`,
 		by:     simulated("TestLostTwice"),
 	},
 	{
