@@ -165,7 +165,7 @@ func TestEchoes(t *testing.T) {
 	listens := 0
 	for range deafAfter + echoesMissed + 2 {
 		c.notices.beatsWith()
-		c.now += c.cfg.heartbeat
+		c.now += c.cfg.HeartbeatInterval
 		c.out = nil
 		c.noteChannel(beat)
 		for _, e := range c.out {

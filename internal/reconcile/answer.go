@@ -153,7 +153,7 @@ func (c *Machine) failing(v *server, began int64, some bool, list []answer) redi
 			s.failedSince = began
 		}
 		s.rounds.failed(began, c.now)
-		if (a.spent || s.rounds.fails >= apartAfter*c.cfg.degradeAfter) && (some || v.bookedAt > s.failedSince) && len(v.shards) > 1 {
+		if (a.spent || s.rounds.fails >= apartAfter*c.cfg.DegradeAfter) && (some || v.bookedAt > s.failedSince) && len(v.shards) > 1 {
 			c.setHealth(c.isolate(a.shard), down)
 		}
 	}
@@ -171,7 +171,7 @@ func (c *Machine) failed(v *server, began int64, class redisstore.Class, list []
 		return
 	}
 	spent := slices.ContainsFunc(list, func(a answer) bool { return a.spent })
-	if spent || v.rounds.fails >= c.cfg.degradeAfter || v.health != up || class == redisstore.ClassMisconfigured {
+	if spent || v.rounds.fails >= c.cfg.DegradeAfter || v.health != up || class == redisstore.ClassMisconfigured {
 		c.setHealth(v, down)
 	}
 }

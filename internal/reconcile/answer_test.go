@@ -20,7 +20,7 @@ func TestSpentFlightIsAnOutageOfItsShard(t *testing.T) {
 // That a server answers for others does not make up for a shard for which it does not.
 func TestAnswersForOthers(t *testing.T) {
 	c := awake(t, 4, 1)
-	for range apartAfter * c.cfg.degradeAfter {
+	for range apartAfter * c.cfg.DegradeAfter {
 		if c.shards[2].server.health != up {
 			t.Fatal("too soon")
 		}

@@ -19,21 +19,22 @@ func awake(t *testing.T, shards, nodes int) *Machine {
 	if err != nil {
 		t.Fatal(err)
 	}
+	const ms = int64(time.Millisecond)
 	cfg := Config{
-		SyncInterval: 100 * time.Millisecond, MaxLag: time.Second, CommandTimeout: 250 * time.Millisecond,
-		HeartbeatInterval: time.Second, MinBackoff: 100 * time.Millisecond, MaxBackoff: 2 * time.Second,
+		SyncInterval: 100 * ms, MaxLag: 1000 * ms, CommandTimeout: 250 * ms,
+		HeartbeatInterval: 1000 * ms, MinBackoff: 100 * ms, MaxBackoff: 2000 * ms,
 		DegradeAfter: 2, Notices: true, Single: true,
 	}
 	rng, names := rand.New(rand.NewPCG(1, 2)), 0
 	ids := Identities{Nonce: rng.Uint64, Name: func() string { names++; return fmt.Sprint("node", names) }}
-	link := counter.NewLink(counter.Pace{Interval: cfg.SyncInterval, MaxLag: cfg.MaxLag}, shards, ks.Shard)
+	link := counter.NewLink(counter.Pace{Interval: time.Duration(cfg.SyncInterval), MaxLag: time.Duration(cfg.MaxLag)}, shards, ks.Shard)
 	link.SetNotices(1, ks.NoticeID)
 	c := New(cfg, rng, ids, link, ks, shards, func(func(*counter.Counter) bool) {}, &Stats{})
 	c.Place(slices.Repeat([]string{"server0"}, shards))
 	now := int64(1_700_000_000) * int64(time.Second)
 	for range 3 {
 		c.beat(now, nodes)
-		now += c.cfg.heartbeat
+		now += c.cfg.HeartbeatInterval
 	}
 	if c.state.Mode != Synced || c.members.count != int64(nodes) || !c.notices.receives() {
 		t.Fatalf("%v, %d nodes, hears: %v", c.state, c.members.count, c.notices.receives())

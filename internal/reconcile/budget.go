@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
@@ -127,7 +128,7 @@ const patient = 3
 // answer in time. It is CommandTimeout, or longer if the server is known to be far away. Each call
 // without an answer doubles it: Redis may need that long for the flight, or the server may be far away.
 func (c *Machine) deadline(v *server, late int) int64 {
-	d, most := max(c.cfg.timeout, trips*v.load.distance.ns()), c.mostPatience()
+	d, most := max(c.cfg.CommandTimeout, trips*v.load.distance.ns()), c.mostPatience()
 	for ; late > 0 && d < most; late-- {
 		d *= 2
 	}
@@ -135,7 +136,7 @@ func (c *Machine) deadline(v *server, late int) int64 {
 }
 
 // mostPatience is the longest deadline of a call, in ns.
-func (c *Machine) mostPatience() int64 { return redisstore.MostPatience * c.cfg.timeout }
+func (c *Machine) mostPatience() int64 { return redisstore.MostPatience * c.cfg.CommandTimeout }
 
 // beatDeadline returns how long to wait for a heartbeat, in ns: the longest deadline of all servers,
 // because all of them answer it. For a server that has answered before, the first heartbeats without
@@ -155,8 +156,8 @@ func (c *Machine) beatDeadline() (d int64) {
 // mostKeys returns how many keys a flight to a server may carry. A server that is far away gets larger
 // flights, because the next flight of a shard is sent only when this one is answered.
 func (c *Machine) mostKeys(v *server) int {
-	n := int64(c.cfg.maxBatch)
-	return int(min(max(n, n*v.load.distance.ns()/nearby), max(n, int64(c.cfg.farBatch))))
+	n, most := int64(cmp.Or(c.cfg.MaxBatch, defaultBatch)), int64(cmp.Or(c.cfg.MaxBatch, redisstore.MaxOps))
+	return int(min(max(n, n*v.load.distance.ns()/nearby), most))
 }
 
 // nearby is the distance, in ns, above which flights are larger. Up to it one node can report 10,000

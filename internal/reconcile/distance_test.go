@@ -25,7 +25,7 @@ func TestDistance(t *testing.T) {
 // Fault 93: deadlines and flights by how far away a server is.
 func TestDeadlines(t *testing.T) {
 	const ms = int64(time.Millisecond)
-	c := &Machine{cfg: settings{timeout: 250 * ms, maxBatch: 200, farBatch: 1000}}
+	c := &Machine{cfg: Config{CommandTimeout: 250 * ms}}
 	for _, tt := range []struct {
 		health      health
 		away        int64

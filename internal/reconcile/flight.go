@@ -60,7 +60,7 @@ func (c *Machine) batch(id int) *redisstore.Batch {
 	}
 	return &redisstore.Batch{
 		Shard: id, Node: s.node, Seq: s.seq, Prev: s.acked, Nonce: f.nonce, Accept: s.accept,
-		MaxLag: time.Duration(c.cfg.maxLag), Ops: f.reports,
+		MaxLag: time.Duration(c.cfg.MaxLag), Ops: f.reports,
 	}
 }
 

@@ -90,12 +90,12 @@ func (c *Machine) scheduleProbe(class redisstore.Class) {
 	if c.beats.current != nil {
 		return // one is under way
 	}
-	limit := c.cfg.maxBackoff
+	limit := c.cfg.MaxBackoff
 	if class != redisstore.ClassMisconfigured {
-		limit = min(limit, c.cfg.minBackoff<<min(c.beats.probesFailed, 20), max(c.now-c.outageAt, c.cfg.minBackoff))
+		limit = min(limit, c.cfg.MinBackoff<<min(c.beats.probesFailed, 20), max(c.now-c.outageAt, c.cfg.MinBackoff))
 	}
 	if c.count(down) < len(c.shards) {
-		limit = min(limit, c.cfg.heartbeat)
+		limit = min(limit, c.cfg.HeartbeatInterval)
 	}
 	c.beats.probesFailed++
 	c.beats.next = c.now + limit/20 + c.jitter(limit, 0, 0.95)
@@ -213,7 +213,7 @@ func (m *members) reported(n, now, heartbeat int64) (changed bool) {
 // shard has been sent all that it missed. It is the same at the start with ExpectedNodes,
 // until the shard's server has answered.
 func (c *Machine) applyMode(shard int) {
-	w := c.cfg.fallback.Multiplier(c.members.count)
+	w := c.cfg.Fallback.Multiplier(c.members.count)
 	s := &c.shards[shard]
 	c.multipliersChanged = true
 	s.multiplied = s.server.health == down || !s.healthy() && s.multiplied
@@ -237,7 +237,7 @@ func (c *Machine) applyWithoutShard() {
 		gone = gone && c.shards[i].server.health == down
 	}
 	if gone {
-		c.link.Part(-1).SetMode(c.cfg.fallback.Multiplier(c.members.count), true)
+		c.link.Part(-1).SetMode(c.cfg.Fallback.Multiplier(c.members.count), true)
 	}
 }
 
@@ -249,23 +249,23 @@ func (c *Machine) expectNodes(n int64) {
 	c.members.count, c.state.Nodes = n, int(n)
 	c.link.SetNodes(n)
 	c.members.holdUntilAnswer()
-	if c.cfg.fallback != FairShare {
+	if c.cfg.Fallback != FairShare {
 		return
 	}
 	for i := range c.shards {
 		c.shards[i].multiplied = true
 	}
-	c.link.SetMode(c.cfg.fallback.Multiplier(n), false)
+	c.link.SetMode(c.cfg.Fallback.Multiplier(n), false)
 }
 
 // countNodes applies the number of live nodes that a heartbeat has reported, and gives all counters the
 // cost multiplier that follows from it.
 func (c *Machine) countNodes(n int64) {
-	if !c.members.reported(n, c.now, c.cfg.heartbeat) {
+	if !c.members.reported(n, c.now, c.cfg.HeartbeatInterval) {
 		return
 	}
 	c.link.SetNodes(c.members.count)
-	c.link.SetFallback(c.cfg.fallback.Multiplier(c.members.count))
+	c.link.SetFallback(c.cfg.Fallback.Multiplier(c.members.count))
 	for i := range c.shards {
 		c.applyMode(i)
 	}

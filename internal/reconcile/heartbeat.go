@@ -99,7 +99,7 @@ func (c *Machine) onBeat(ev BeatAnswer) {
 	}
 	all = c.ofList(all, ev, listed)
 	failing := slices.ContainsFunc(all, func(a answer) bool { return a.err != nil })
-	c.beats.next = max(min(c.beats.next, b.at+c.jitter(c.cfg.heartbeat, 0.9, 1)), c.now)
+	c.beats.next = max(min(c.beats.next, b.at+c.jitter(c.cfg.HeartbeatInterval, 0.9, 1)), c.now)
 	switch {
 	case failing:
 		c.beats.next = c.now + c.jitter(retryPause, 0.5, 1.5)
@@ -121,7 +121,7 @@ func (c *Machine) onBeat(ev BeatAnswer) {
 	}
 	if found && c.members.waitsForAnswer() && c.count(down) == 0 { // an outage has ended, or Redis has answered for the first time
 		c.downAt = 0
-		c.members.hold(c.now + max(beatsToReturn*c.cfg.heartbeat, c.cfg.maxBackoff))
+		c.members.hold(c.now + max(beatsToReturn*c.cfg.HeartbeatInterval, c.cfg.MaxBackoff))
 	}
 }
 

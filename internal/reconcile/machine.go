@@ -1,7 +1,6 @@
 package reconcile
 
 import (
-	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -27,7 +26,7 @@ import (
 // There are two clocks, both in ns. Timers run on the timer clock, which is the system's.
 // Checks are decided on the counter clock, which is the Clock in the options of the limiter.
 type Machine struct {
-	cfg   settings
+	cfg   Config
 	rng   *rand.Rand
 	ids   Identities
 	node  string // name of this node; it changes if another process is seen to use it
@@ -99,12 +98,11 @@ func (c *Machine) happened(e Incident) {
 }
 
 // New returns a machine that has handled no event yet. each visits every live counter.
-func New(config Config, rng *rand.Rand, ids Identities, link *counter.Link, keys redisstore.Keyspace, shards int,
+func New(cfg Config, rng *rand.Rand, ids Identities, link *counter.Link, keys redisstore.Keyspace, shards int,
 	each func(func(*counter.Counter) bool), stats *Stats) *Machine {
-	cfg := config.settings()
 	c := &Machine{
 		cfg: cfg, rng: rng, ids: ids, node: ids.Name(), link: link, keys: keys, each: each, stats: stats,
-		wheel: newWheel(cfg.interval, cfg.maxLag, rng.Int64N(cfg.interval)), broken: newWheel(cfg.interval, quarantine, 0),
+		wheel: newWheel(cfg.SyncInterval, cfg.MaxLag, rng.Int64N(cfg.SyncInterval)), broken: newWheel(cfg.SyncInterval, quarantine, 0),
 		activeAt: math.MinInt64 / 2,
 		members:  members{count: 1}, shards: make([]shard, shards), pipes: map[uint64]*pipe{}, overdue: map[uint64]*load{},
 		state:   State{Mode: Resyncing, Reason: "starting", Nodes: 1},
@@ -115,10 +113,10 @@ func New(config Config, rng *rand.Rand, ids Identities, link *counter.Link, keys
 		v := &server{shards: []int{i}, load: common}
 		c.shards[i].server, c.shards[i].node, c.servers = v, c.node, append(c.servers, v)
 	}
-	if cfg.expectedNodes > 1 {
-		c.expectNodes(cfg.expectedNodes)
+	if cfg.ExpectedNodes > 1 {
+		c.expectNodes(int64(cfg.ExpectedNodes))
 	}
-	link.SetFallback(cfg.fallback.Multiplier(c.members.count))
+	link.SetFallback(cfg.Fallback.Multiplier(c.members.count))
 	return c
 }
 
@@ -194,7 +192,7 @@ func (c *Machine) timers() {
 // WakeAt returns when the next step is due if no event comes before, and whether the caller
 // may sleep until then without looking for queued counters (see [counter.Link.Sleep]).
 func (c *Machine) WakeAt() (at int64, sleep bool) {
-	at = c.now + c.cfg.heartbeat
+	at = c.now + c.cfg.HeartbeatInterval
 	sooner := func(t int64) {
 		if t != 0 {
 			at = min(at, t)
@@ -209,7 +207,7 @@ func (c *Machine) WakeAt() (at int64, sleep bool) {
 	sooner(c.broken.next())
 	sooner(c.reseedAt)
 	sooner(c.wheel.next())
-	sleep = c.now-c.activeAt >= c.cfg.interval
+	sleep = c.now-c.activeAt >= c.cfg.SyncInterval
 	for i := range c.shards {
 		s := &c.shards[i]
 		t, queued := s.due()
@@ -256,10 +254,10 @@ func (c *Machine) Resume(node string, seqs map[int]int64) {
 	}
 }
 
-// Config is what a user chooses. Its fields are those of package hybrid's options.
+// Config is what a user chooses. Its fields are those of package hybrid's options. All times are in ns.
 type Config struct {
-	SyncInterval, MaxLag, CommandTimeout      time.Duration
-	HeartbeatInterval, MinBackoff, MaxBackoff time.Duration
+	SyncInterval, MaxLag, CommandTimeout      int64
+	HeartbeatInterval, MinBackoff, MaxBackoff int64
 	DegradeAfter, ExpectedNodes               int
 	MaxBatch                                  int // 0: depends on how far away the server is
 	Fallback                                  Fallback
@@ -268,8 +266,11 @@ type Config struct {
 	ShardsPerPipeline                         int  // at the most; 0: the default. It is no option: the simulator draws it
 }
 
-// defaultBatch is the default of MaxBatch for a server that is nearby.
-const defaultBatch = 200
+// The defaults of MaxBatch, for a server that is nearby, and of ShardsPerPipeline.
+const (
+	defaultBatch = 200
+	defaultWidth = 16
+)
 
 // What is no option. All times are in ns.
 const (
@@ -277,33 +278,7 @@ const (
 	retryPause     = 30 * int64(time.Millisecond) // before a failed flight is sent again, on average
 	quarantine     = 5 * int64(time.Second)       // before a broken key is tried again
 	maxPipes       = 4                            // pipelines under way to a server
+	resyncWidth    = 4                            // shards in a pipeline after an outage
 	resyncPauseMin = 5 * int64(time.Millisecond)  // pause between pipelines after an outage: a random time from this
 	resyncRange    = 20 * int64(time.Millisecond) // to this much more
 )
-
-// settings returns what follows from c.
-func (c Config) settings() settings {
-	perPipe := cmp.Or(c.ShardsPerPipeline, 16)
-	return settings{
-		interval: int64(c.SyncInterval), maxLag: int64(c.MaxLag), heartbeat: int64(c.HeartbeatInterval),
-		minBackoff: int64(c.MinBackoff), maxBackoff: int64(c.MaxBackoff),
-		timeout: int64(c.CommandTimeout), maxBatch: cmp.Or(c.MaxBatch, defaultBatch), farBatch: cmp.Or(c.MaxBatch, redisstore.MaxOps),
-		shardsPerPipe: perPipe, resyncPipe: min(4, perPipe),
-		degradeAfter: c.DegradeAfter, fallback: c.Fallback, expectedNodes: int64(c.ExpectedNodes), notices: c.Notices, single: c.Single,
-	}
-}
-
-// settings are the parameters of a machine. All times are in ns.
-type settings struct {
-	interval, maxLag          int64 // SyncInterval, MaxLag
-	heartbeat                 int64 // between two heartbeats
-	minBackoff, maxBackoff    int64 // between two probes
-	timeout                   int64 // of an exchange
-	maxBatch, farBatch        int   // keys in a flight, and in one to a server that is far away
-	shardsPerPipe, resyncPipe int   // shards in a pipeline, and in one after an outage
-	degradeAfter              int   // rounds of failed exchanges
-	expectedNodes             int64
-	notices                   bool // nodes notify each other of keys that are used up
-	single                    bool // all pipelines go to one server, so that they may carry notices
-	fallback                  Fallback
-}

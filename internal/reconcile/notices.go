@@ -100,7 +100,7 @@ func idPrefix(id report.NoticeID) uint64 { return binary.BigEndian.Uint64(id[:])
 // exchange began. A notice may arrive before the first answer, which comes by another connection. Then
 // it was kept, and is applied now.
 func (c *Machine) settled(ctr *counter.Counter, o counter.Outcome, sent int64) {
-	if !c.cfg.notices || !o.First && o.Notice == nil && !o.Forget {
+	if !c.cfg.Notices || !o.First && o.Notice == nil && !o.Forget {
 		return
 	}
 	id := ctr.ID()
@@ -122,7 +122,7 @@ func (c *Machine) settled(ctr *counter.Counter, o counter.Outcome, sent int64) {
 // announce queues a notice for publishing. If too many wait, those that end soonest are dropped.
 func (c *Machine) announce(n report.Notice) {
 	h := &c.notices
-	if !c.cfg.notices || h.channel == "" && h.asked || h.muted != nil {
+	if !c.cfg.Notices || h.channel == "" && h.asked || h.muted != nil {
 		return
 	}
 	if n.Until == 0 {
@@ -177,7 +177,7 @@ func (c *Machine) publish() {
 	if h.spent-c.now > int64(time.Second) {
 		h.publishAt = h.spent - int64(time.Second) + c.jitter(c.members.count*c.delivery(), 0, 1)
 	}
-	if c.cfg.single {
+	if c.cfg.Single {
 		for i, e := range c.out {
 			if s, ok := e.(Send); ok {
 				s.Channel, s.Notices, h.publishing = h.channel, list, s.ID
@@ -207,7 +207,7 @@ func (c *Machine) onPublished(id uint64, err error) {
 // noteChannel applies what a heartbeat has reported about the channel.
 func (c *Machine) noteChannel(b redisstore.Beat) {
 	h := &c.notices
-	if !c.cfg.notices {
+	if !c.cfg.Notices {
 		return
 	}
 	h.asked = true
@@ -232,7 +232,7 @@ func (c *Machine) noteHearing() {
 	c.link.SetHearing(on) // keys that refuse need not be queued now: the wheel looks at them within a lag
 	reason := ""
 	switch {
-	case on && h.muted == nil || c.now-h.since < deafAfter*c.cfg.heartbeat && h.muted == nil:
+	case on && h.muted == nil || c.now-h.since < deafAfter*c.cfg.HeartbeatInterval && h.muted == nil:
 	case h.muted != nil:
 		_, reason = redisstore.Classify(h.muted)
 	case h.err != nil:

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/hybridlimit/hybridlimit/internal/counter"
@@ -29,9 +30,9 @@ func (c *Machine) pump() {
 // pick makes the flights of the shards of v that are due, and returns as many shards as one
 // pipeline may carry: of those that have missed something in an outage, or of the others.
 func (c *Machine) pick(v *server, missed bool) (ids []int) {
-	n, width, left := len(v.shards), c.cfg.shardsPerPipe, v.load.budget.ns
+	n, width, left := len(v.shards), cmp.Or(c.cfg.ShardsPerPipeline, defaultWidth), v.load.budget.ns
 	if missed {
-		width = c.cfg.resyncPipe
+		width = min(width, resyncWidth)
 	}
 	for range n {
 		i := v.shards[v.nextShard%n]

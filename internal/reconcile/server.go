@@ -60,8 +60,8 @@ type answer struct {
 }
 
 // newLoad returns the load of a server to which nothing is under way.
-func newLoad(cfg *settings) *load {
-	return &load{budget: newBudget(cfg.timeout), slots: maxPipes}
+func newLoad(cfg *Config) *load {
+	return &load{budget: newBudget(cfg.CommandTimeout), slots: maxPipes}
 }
 
 // joins reports whether a shard of v may move to another server because the client says

@@ -110,7 +110,7 @@ func (c *Machine) noteLoss(s *shard, now int64) {
 	if s.outlived = now-s.numberAt >= int64(redisstore.LedgerTTL); !s.outlived {
 		c.stats.Losses.Add(1)
 	}
-	c.members.hold(max(c.members.atLeastUntil, c.now+beatsToReturn*c.cfg.heartbeat))
+	c.members.hold(max(c.members.atLeastUntil, c.now+beatsToReturn*c.cfg.HeartbeatInterval))
 	if c.reseedAt == 0 {
 		// A loss rarely concerns one shard alone. Wait until the others have noticed theirs, and
 		// ask for those that have nothing to send.

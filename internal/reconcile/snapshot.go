@@ -74,7 +74,7 @@ func (c *Machine) Snapshot(is *Snapshot) {
 		Outage:      c.downAt != 0 || c.outageAt != 0,
 		Subscribed:  c.notices.receives(),
 		Addressable: len(c.notices.byID),
-		FirstBudget: time.Duration(newBudget(c.cfg.timeout).ns),
+		FirstBudget: time.Duration(newBudget(c.cfg.CommandTimeout).ns),
 	}
 	if b := c.beats.current; b != nil {
 		is.Beat, is.Asked = b.id, append(is.Asked, b.shards...)

@@ -37,8 +37,8 @@ func (o Options) pace() counter.Pace { return counter.Pace{Interval: o.SyncInter
 
 func (o Options) config() reconcile.Config {
 	return reconcile.Config{
-		SyncInterval: o.SyncInterval, MaxLag: o.MaxLag, CommandTimeout: o.CommandTimeout,
-		HeartbeatInterval: o.HeartbeatInterval, MinBackoff: o.MinBackoff, MaxBackoff: o.MaxBackoff,
+		SyncInterval: int64(o.SyncInterval), MaxLag: int64(o.MaxLag), CommandTimeout: int64(o.CommandTimeout),
+		HeartbeatInterval: int64(o.HeartbeatInterval), MinBackoff: int64(o.MinBackoff), MaxBackoff: int64(o.MaxBackoff),
 		DegradeAfter: o.DegradeAfter, ExpectedNodes: o.ExpectedNodes, MaxBatch: o.MaxBatch, Fallback: o.Fallback, Notices: !o.NoNotices,
 	}
 }

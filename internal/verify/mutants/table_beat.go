@@ -54,7 +54,7 @@ var beatMutants = []mutant{
 		name:   "answers-speak-for-failed-shards",
 		breaks: "A server that answers for some shards is well for those for which it does not, too.",
 		at:     "internal/reconcile Machine.failing",
-		old:    `s.rounds.fails >= apartAfter*c.cfg.degradeAfter`,
+		old:    `s.rounds.fails >= apartAfter*c.cfg.DegradeAfter`,
 		new:    `false`,
 		by:     simulated("TestHalfOfAServerFails"),
 	},

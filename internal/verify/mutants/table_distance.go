@@ -86,8 +86,8 @@ var distanceMutants = []mutant{
 		name:   "flights-of-any-length",
 		breaks: "A flight to a server that is far away carries more keys than a script may have.",
 		at:     "internal/reconcile Machine.mostKeys",
-		old:    `max(n, int64(c.cfg.farBatch))`,
-		new:    `max(n, 1000*int64(c.cfg.farBatch))`,
+		old:    `int64(cmp.Or(c.cfg.MaxBatch, redisstore.MaxOps))`,
+		new:    `1000*int64(cmp.Or(c.cfg.MaxBatch, redisstore.MaxOps))`,
 		by:     reconcile("TestDeadlines"),
 	},
 	{

@@ -39,7 +39,7 @@ var exactMutants = []mutant{
 		breaks: "What an exact call has shown to be lost is reported with the next check only, and no notice is sent.",
 		at:     "hybrid exactCalls.learn",
 		old:    `if out != (counter.Outcome{}) {`,
-		new:    `if out.Urgent {`,
+		new:    `if out != (counter.Outcome{}) && out.Urgent {`,
 		by:     hybrid("TestExactRefusesFromMemory"),
 	},
 	{

@@ -22,7 +22,7 @@ var serverMutants = []mutant{
 		name:   "late-is-refused",
 		breaks: "One answer that is lost, while others are not, cuts a shard off.",
 		at:     "internal/reconcile Machine.failing",
-		old:    `s.rounds.fails >= apartAfter*c.cfg.degradeAfter`,
+		old:    `s.rounds.fails >= apartAfter*c.cfg.DegradeAfter`,
 		new:    `s.rounds.fails > 0`,
 		by:     simulated("TestHalfOfAnAnswer"),
 	},
