@@ -344,8 +344,8 @@ func TestAdmittedDuringChecks(t *testing.T) {
 				if _, _, is := table.Allow(key, rule, 1, int64(table.clock.Now())); is {
 					counted.Add(1)
 				}
-				if i%50 == 0 {
-					table.revoke(key, rule, int64(table.clock.Now()))
+				if c := table.Find(key, rule); c != nil && i%50 == 0 {
+					c.Revoke(int64(table.clock.Now()))
 				}
 			}
 		})

@@ -1,8 +1,6 @@
 package table
 
 import (
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
@@ -44,15 +42,6 @@ type Options struct {
 	hash func(key string, rule *limit.Rule) uint64
 	// slack replaces the room above MaxKeys, in tests.
 	slack int
-}
-
-// validate reports every invalid field.
-func (o Options) validate() error {
-	var errs []error
-	if o.MaxKeys < 0 || o.MaxKeys > MaxMaxKeys {
-		errs = append(errs, fmt.Errorf("local: MaxKeys %d: must be 0 to %d", o.MaxKeys, MaxMaxKeys))
-	}
-	return errors.Join(errs...)
 }
 
 // withDefaults sets the fields that are zero.

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -49,8 +50,8 @@ type Table struct {
 
 // New returns an empty table. Close it to stop its goroutines.
 func New(o Options) (*Table, error) {
-	if err := o.validate(); err != nil {
-		return nil, err
+	if o.MaxKeys < 0 || o.MaxKeys > MaxMaxKeys {
+		return nil, fmt.Errorf("local: MaxKeys %d: must be 0 to %d", o.MaxKeys, MaxMaxKeys)
 	}
 	o = o.withDefaults()
 	t := &Table{
@@ -209,7 +210,9 @@ func (t *Table) findLocked(sh *shard, h, print uint64, key string, rule *limit.R
 // package rulenames, which detects the conflict.
 func (t *Table) createLocked(sh *shard, h, print uint64, key string, rule *limit.Rule, now int64) *counter.Counter {
 	for _, other := range t.names.Others(rule) {
-		t.revoke(key, other, now)
+		if c := t.Find(key, other); c != nil {
+			c.Revoke(now)
+		}
 	}
 	c := counter.New(key, rule, h, t.link, &t.group, now)
 	sh.live++
@@ -220,14 +223,6 @@ func (t *Table) createLocked(sh *shard, h, print uint64, key string, rule *limit
 	t.stats.live.Add(1)
 	t.stats.created.Add(1)
 	return c
-}
-
-// revoke ends the lease of a key, if it has one, so that the counter decides its next check.
-func (t *Table) revoke(key string, rule *limit.Rule, now int64) {
-	h, print := t.hashOf(key, rule)
-	if c := counterOf(t.index.search(h, print), key, rule); c != nil {
-		c.Revoke(now)
-	}
 }
 
 // Range calls f for every live counter until f returns false. Counters that are created or dropped
