@@ -87,7 +87,10 @@ func (c *Counter) revokeLocked(now int64) {
 	}
 	l := c.entry.lease.Load()
 	c.group.count(l, int64(used-counted))
-	c.spentLocked(l, w, int64(used), now)
+	c.last = max(c.last, l.askedLast(w))
+	// The state has not changed since the grant: every change revokes the lease first.
+	c.state().Spend(c.rule(), now, c.last, int64(used), l.emptyAt(w))
+	c.indebtLocked(int64(used))
 }
 
 // usedLocked returns how many units the lease has admitted so far.
@@ -96,14 +99,6 @@ func (c *Counter) usedLocked() int64 {
 		return 0
 	}
 	return int64(uint32(c.granted) - unitsOf(c.entry.word.Load()))
-}
-
-// spentLocked books the units that a lease has admitted. w is the last word of the lease.
-func (c *Counter) spentLocked(l *lease, w uint64, used, now int64) {
-	c.last = max(c.last, l.askedLast(w))
-	// The state has not changed since the grant: every change revokes the lease first.
-	c.state().Spend(c.rule(), now, c.last, used, l.emptyAt(w))
-	c.indebtLocked(used)
 }
 
 // grantLocked grants a lease, if c can.
