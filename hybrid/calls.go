@@ -143,14 +143,9 @@ func (l *Limiter) Set(ctx context.Context, key string, rule *limit.Rule, used in
 	now := l.now()
 	l.table.Renew(key, rule, now, reconcile.Renewal(sent, now, done))
 	if used < rule.Limit() {
-		l.announceRoom(key, rule, done)
+		l.driver.announceRoom(l.driver.store.Keyspace().RoomNotice(rule, key, done))
 	}
 	return nil
-}
-
-// announceRoom notifies the other nodes that key has room again.
-func (l *Limiter) announceRoom(key string, rule *limit.Rule, done redisstore.Renewed) {
-	l.driver.announceRoom(l.driver.store.Keyspace().RoomNotice(rule, key, done))
 }
 
 // explain returns the error of a single exchange as an error of this package.

@@ -77,11 +77,7 @@ type result struct {
 }
 
 // newDriver returns a driver that does not run yet.
-func newDriver(rdb redis.UniversalClient, o Options, l *Limiter) (*driver, error) {
-	store, err := redisstore.NewStore(rdb, redisstore.Options{KeyPrefix: o.KeyPrefix, Shards: o.Shards, CommandTimeout: redisstore.MostPatience * o.CommandTimeout})
-	if err != nil {
-		return nil, fmt.Errorf("hybrid: %w", err)
-	}
+func newDriver(rdb redis.UniversalClient, store *redisstore.Store, o Options, l *Limiter) *driver {
 	var seed [32]byte
 	_, _ = rand.Read(seed[:]) // never fails: the runtime would crash first
 	d := &driver{
@@ -104,7 +100,7 @@ func newDriver(rdb redis.UniversalClient, o Options, l *Limiter) (*driver, error
 	first.Since = l.now()
 	is := stateOf(first)
 	d.state.Store(&is)
-	return d, nil
+	return d
 }
 
 // begin starts the goroutines.

@@ -99,10 +99,11 @@ func (l *Limiter) knows(checks []limit.Check) (v limit.AllResult, known bool) {
 			decision.Add(&v, i, q.Rule, res)
 		}
 	}
-	if v.Allowed { // none refuses, or only dry runs do: Redis counts the others
-		return v, len(checks) == 1 && v.WouldRefuse && l.counted(checks, &v)
+	known = !v.Allowed || len(checks) == 1 && v.WouldRefuse // if only dry runs refuse, Redis counts the others
+	if known {
+		l.count(checks[v.By].Rule, checks[v.By].Units(), v.Result)
 	}
-	return v, l.counted(checks, &v)
+	return v, known
 }
 
 // inOutage reports whether Redis cannot be reached for any of the checks. If it can for some, it is
@@ -113,12 +114,6 @@ func (l *Limiter) inOutage(checks []limit.Check) bool {
 			return false
 		}
 	}
-	return true
-}
-
-// counted counts the one answer of this node that decides checks. It returns true.
-func (l *Limiter) counted(checks []limit.Check, v *limit.AllResult) bool {
-	l.count(checks[v.By].Rule, checks[v.By].Units(), v.Result)
 	return true
 }
 

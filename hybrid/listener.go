@@ -44,7 +44,7 @@ type listener struct {
 	mu       sync.Mutex
 	channel  string // "": none
 	echo     string
-	round    int // calls of listen and stop so far; what a subscription of an earlier round receives is ignored
+	round    int // calls of listen and close so far; what a subscription of an earlier round receives is ignored
 	stopped  bool
 	sub      *redisstore.Subscription // of this round, nil: none
 	box      received
@@ -65,13 +65,10 @@ func newListener(store *redisstore.Store, wake func()) *listener {
 // does not wait for the network.
 func (l *listener) listen(channel, echo string) { l.change(channel, echo, false) }
 
-// stop ends the goroutine, but does not wait until it has ended.
-func (l *listener) stop() { l.change("", "", true) }
-
 // close ends the goroutine, and waits until it has ended. If the client is making a connection,
 // that takes until the client notices.
 func (l *listener) close() {
-	l.stop()
+	l.change("", "", true)
 	<-l.ended
 }
 

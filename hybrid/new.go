@@ -42,18 +42,20 @@ func build(rdb redis.UniversalClient, o Options) (*Limiter, error) {
 		return nil, err
 	}
 	l := &Limiter{clock: clock.Forward(o.Clock), patience: 2 * o.SyncInterval}
+	var store *redisstore.Store
+	var err error
 	if rdb != nil {
-		ks, err := redisstore.NewKeyspace(o.KeyPrefix, o.Shards)
+		store, err = redisstore.NewStore(rdb, redisstore.Options{KeyPrefix: o.KeyPrefix, Shards: o.Shards, CommandTimeout: redisstore.MostPatience * o.CommandTimeout})
 		if err != nil {
 			return nil, fmt.Errorf("hybrid: %w", err)
 		}
+		ks := store.Keyspace()
 		l.link = counter.NewLink(o.pace(), o.Shards, ks.Shard)
 		l.link.SetMaxDebt(o.MaxDebt)
 		if !o.NoNotices {
 			l.link.SetNotices(o.MaxKeys, ks.NoticeID)
 		}
 	}
-	var err error
 	l.table, err = table.New(table.Options{MaxKeys: o.MaxKeys, Clock: o.Clock, Link: l.link, MaxDebt: o.MaxDebt, Tallies: &l.tally, Conflict: l.conflict})
 	if err != nil {
 		return nil, fmt.Errorf("hybrid: %w", err)
@@ -67,10 +69,7 @@ func build(rdb redis.UniversalClient, o Options) (*Limiter, error) {
 		}()
 		return l, nil
 	}
-	if l.driver, err = newDriver(rdb, o, l); err != nil {
-		l.table.Close()
-		return nil, err
-	}
+	l.driver = newDriver(rdb, store, o, l)
 	for _, fault := range faultsOf(rdb, o.CommandTimeout) {
 		l.notify.happened(Event{Kind: EventClient, Time: time.Unix(0, l.now()), Reason: fault})
 	}

@@ -110,15 +110,11 @@ func (l *Limiter) TakeAll(checks ...limit.Check) limit.AllResult {
 // countAll counts the decisions of an admitted TakeAll, or its one refusal.
 func (l *Limiter) countAll(checks []limit.Check, out []limit.Result, v *limit.AllResult) {
 	if !v.Allowed {
-		l.tally.Of(checks[v.By].Rule).Count(checks[v.By].Units(), false, v.Source)
+		l.count(checks[v.By].Rule, checks[v.By].Units(), v.Result)
 		return
 	}
 	for i := range checks {
-		if q := &checks[i]; out[i].WouldRefuse {
-			l.tally.Of(q.Rule).Pass()
-		} else {
-			l.tally.Of(q.Rule).Count(q.Units(), true, out[i].Source)
-		}
+		l.count(checks[i].Rule, checks[i].Units(), out[i])
 	}
 }
 
