@@ -152,7 +152,7 @@ func (c *Counter) queueLeased(now int64) {
 	c.mu.Lock()
 	c.dateLocked(max(now, c.last), c.usedLocked())
 	l := c.link()
-	wake := !c.dead && !c.is(inNormal|quarantined) && !l.closed.Load() && c.pushNormalLocked()
+	wake := !c.is(quarantined) && !l.closed.Load() && c.joinNormalLocked() && l.push(c, false)
 	if c.granted != 0 {
 		c.entry.word.And(^uint64(unqueued))
 	}

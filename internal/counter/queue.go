@@ -28,8 +28,8 @@ func (c *Counter) noteLocked() bool {
 		wake = c.pushUrgentLocked(unsynced)
 	}
 	// Whether it admits or refuses, a key in use needs a fresh view: see Due.
-	if !c.is(inNormal) {
-		wake = c.pushNormalLocked() || wake
+	if c.joinNormalLocked() {
+		wake = l.push(c, false) || wake
 	}
 	return wake
 }
@@ -103,11 +103,6 @@ func (c *Counter) List() (u Urgency) {
 	u = Urgency{c.lingerUntil, c.is(pressing), c.is(listed)}
 	c.mark(listed)
 	return u
-}
-
-func (c *Counter) pushNormalLocked() bool {
-	c.mark(inNormal)
-	return c.link().push(c, false)
 }
 
 // dateLocked sets since when the first unacknowledged unit appears, and clears it when none is

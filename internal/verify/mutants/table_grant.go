@@ -118,8 +118,8 @@ var grantMutants = []mutant{
 		name:   "queued-for-nobody",
 		breaks: "When the link is closed each lease queues its counter.",
 		at:     "internal/counter Counter.queueLeased",
-		old:    `!c.is(inNormal|quarantined) && !l.closed.Load() && c.pushNormalLocked()`,
-		new:    `!c.is(inNormal|quarantined) && c.pushNormalLocked()`,
+		old:    `!c.is(quarantined) && !l.closed.Load() && c.joinNormalLocked()`,
+		new:    `!c.is(quarantined) && c.joinNormalLocked()`,
 		by:     counters("TestLeasesQueueTheirCounter"),
 	},
 	{

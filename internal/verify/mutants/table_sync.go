@@ -38,21 +38,17 @@ var syncMutants = []mutant{
 		name:   "denied-keys-are-not-refreshed",
 		breaks: "A key that is only denied is never asked for again.",
 		at:     "internal/counter Counter.noteLocked",
-		old: `if !c.is(inNormal) {
-		wake = c`,
-		new: `if unsynced > 0 && !c.is(inNormal) {
-		wake = c`,
-		by: hybrid("TestDeniedKeyIsRefreshed"),
+		old:    `if c.joinNormalLocked() {`,
+		new:    `if unsynced > 0 && c.joinNormalLocked() {`,
+		by:     hybrid("TestDeniedKeyIsRefreshed"),
 	},
 	{
 		name:   "refused-when-new-and-then-forgotten",
 		breaks: "A key that is refused while its view is new is asked for only by a check that finds the view a lag old.",
 		at:     "internal/counter Counter.noteLocked",
-		old: `if !c.is(inNormal) {
-		wake = c`,
-		new: `if !c.is(inNormal) && (unsynced > 0 || c.staleLocked(c.last)) {
-		wake = c`,
-		by: simulated("TestSimAgeOfBeliefs"),
+		old:    `if c.joinNormalLocked() {`,
+		new:    `if (unsynced > 0 || c.staleLocked(c.last)) && c.joinNormalLocked() {`,
+		by:     simulated("TestSimAgeOfBeliefs"),
 	},
 	{
 		name:   "collected-too-soon-to-be-old",
