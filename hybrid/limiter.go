@@ -30,7 +30,7 @@ type Limiter struct {
 	stats  reconcile.Stats
 	queues waitqueue.Queues
 	notify *notifier
-	misuse misuse
+	misuse [causes]atomic.Bool // which causes of invalid checks were reported: each is one event
 	// For how long a waiter for a window lets other nodes have their part, so that they can learn
 	// what was admitted here.
 	patience time.Duration
@@ -152,7 +152,10 @@ func (l *Limiter) figures(each bool) Stats {
 		if survey.Oldest != 0 {
 			s.OldestPending = time.Duration(max(now-survey.Oldest, 1))
 		}
-		s.addExchanges(&l.stats)
+		s.FailuresBy, s.Exchanges = l.stats.LoadFailures(), latencyOf(&l.stats.Exchanges)
+		if at := l.stats.LastSuccess.Load(); at != 0 {
+			s.LastSuccess = time.Unix(0, at)
+		}
 	}
 	ts := l.table.Stats()
 	s.LiveCounters, s.Evictions, s.Overflow, s.Conflicts = ts.Live, uint64(ts.Evictions), uint64(ts.Overflow), uint64(ts.Conflicts)

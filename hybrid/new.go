@@ -50,7 +50,7 @@ func build(rdb redis.UniversalClient, o Options) (*Limiter, error) {
 			return nil, fmt.Errorf("hybrid: %w", err)
 		}
 		ks := store.Keyspace()
-		l.link = counter.NewLink(o.pace(), o.Shards, ks.Shard)
+		l.link = counter.NewLink(counter.Pace{Interval: o.SyncInterval, MaxLag: o.MaxLag}, o.Shards, ks.Shard)
 		l.link.SetMaxDebt(o.MaxDebt)
 		if !o.NoNotices {
 			l.link.SetNotices(o.MaxKeys, ks.NoticeID)

@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/hybridlimit/hybridlimit/clock"
-	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/reconcile"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/table"
@@ -183,8 +182,6 @@ func (o Options) validate() error {
 	}
 	return errors.Join(errs...)
 }
-
-func (o Options) pace() counter.Pace { return counter.Pace{Interval: o.SyncInterval, MaxLag: o.MaxLag} }
 
 // config returns what package reconcile needs of o. single: one server has all keys.
 func (o Options) config(single bool) reconcile.Config {

@@ -2,7 +2,6 @@ package hybrid
 
 import (
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/escape"
@@ -103,10 +102,7 @@ func (e *UnavailableError) Error() string {
 // Unwrap returns the client's error.
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
-// misuse holds which causes of invalid checks were reported: each cause is one event.
-type misuse struct{ reported [causes]atomic.Bool }
-
-// The causes.
+// The causes of invalid checks.
 const (
 	causeRule  = iota // nil, or not made by a constructor
 	causeN            // negative

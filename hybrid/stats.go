@@ -113,14 +113,6 @@ type Stats struct {
 	Rules []RuleStats
 }
 
-// addExchanges adds the counts of exchanges to s.
-func (s *Stats) addExchanges(c *reconcile.Stats) {
-	s.FailuresBy, s.Exchanges = c.LoadFailures(), latencyOf(&c.Exchanges)
-	if at := c.LastSuccess.Load(); at != 0 {
-		s.LastSuccess = time.Unix(0, at)
-	}
-}
-
 // outcomesOf converts what was counted in each group of sources.
 func outcomesOf(n [tally.Groups]uint64) Outcomes {
 	return Outcomes{Unsynced: n[tally.Unsynced], Synced: n[tally.Synced], Degraded: n[tally.Degraded], Local: n[tally.Local], Notice: n[tally.Notice], Remote: n[tally.Remote]}

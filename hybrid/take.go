@@ -140,7 +140,7 @@ func (l *Limiter) invalid(key string, rule *limit.Rule, n int64) limit.Result {
 		err = fmt.Errorf("hybrid: %w: %v shares its name with another rule in this call, which has another period, rate or number of buckets",
 			limit.ErrUnsupported, rule)
 	}
-	if !l.misuse.reported[cause].Swap(true) {
+	if !l.misuse[cause].Swap(true) {
 		l.notify.happened(Event{Kind: EventInvalid, Time: time.Unix(0, l.now()), Reason: "an invalid check is denied", Key: key, Err: err})
 	}
 	return res

@@ -51,7 +51,6 @@ type ServerSnapshot struct {
 	Shards             []int
 	Up, Down           bool          // neither: that is not known yet, or not all that was missed is applied
 	FailedRounds       int           // of exchanges that it did not answer
-	Load               any           // the same for servers that have their bounds together
 	Slots              int           // how many more pipelines may be started
 	Paced              bool          // one with what was missed is under way
 	Offset             time.Duration // of its clock
@@ -118,7 +117,7 @@ func (v *server) snapshot(is *ServerSnapshot) {
 	l := v.load
 	*is = ServerSnapshot{
 		Address: v.name, Shards: append(is.Shards[:0], v.shards...), Up: v.health == up, Down: v.health == down, FailedRounds: v.rounds.fails,
-		Load: l, Slots: l.slots, Paced: l.paced != 0, Offset: time.Duration(v.offset.ns),
+		Slots: l.slots, Paced: l.paced != 0, Offset: time.Duration(v.offset.ns),
 		Distance: time.Duration(l.distance.ns()), Budget: time.Duration(l.budget.ns), MostBudget: time.Duration(l.budget.most),
 	}
 }

@@ -30,8 +30,8 @@ var misuseMutants = []mutant{
 		name:   "a-line-for-each-mistake",
 		breaks: "Every check that cannot be asked is logged.",
 		at:     "hybrid Limiter.invalid",
-		old:    `!l.misuse.reported[cause].Swap(true)`,
-		new:    `!l.misuse.reported[cause].Load()`,
+		old:    `!l.misuse[cause].Swap(true)`,
+		new:    `!l.misuse[cause].Load()`,
 		by:     hybrid("TestMistakesAreToldOnce"),
 	},
 }
