@@ -129,8 +129,8 @@ var memberMutants = []mutant{
 		name:   "close-without-pauses",
 		breaks: "Close asks a Redis that is away as fast as it can.",
 		at:     "hybrid retry",
-		old:    `timer := time.NewTimer(pause)`,
-		new:    `timer := time.NewTimer(pause / 1000)`,
+		old:    `decision.Pause(ctx, pause)`,
+		new:    `decision.Pause(ctx, pause/1000)`,
 		by:     hybrid("TestCloseDuringOutage"),
 	},
 	{
