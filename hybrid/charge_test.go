@@ -99,9 +99,10 @@ func TestChargeByAll(t *testing.T) {
 					t.Errorf("debt %v: %d units booked, want %d", debt, sum, want)
 				}
 				first := nodes[0].Peek("k", r)
+				// Redis' clock shows whole microseconds, which each node maps to its own time.
 				for i, n := range nodes {
 					res, unit := n.Peek("k", r), full/time.Duration(r.Limit())
-					if over := res.RetryAfter - unit*time.Duration(want-r.Limit()+1); over > unit || over < -time.Minute || res.RetryAfter != first.RetryAfter {
+					if over := res.RetryAfter - unit*time.Duration(want-r.Limit()+1); over > unit || over < -time.Minute || (res.RetryAfter-first.RetryAfter).Abs() >= 2*time.Microsecond {
 						t.Errorf("debt %v: node %d is refused for %v, %v more than the promise", debt, i, res.RetryAfter, over)
 					}
 				}

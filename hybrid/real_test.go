@@ -1,6 +1,7 @@
 package hybrid_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -107,6 +108,9 @@ func ledgerSum(t testing.TB, rdb redis.UniversalClient) (sum int64) {
 	}
 	for _, k := range keys {
 		v, err := rdb.Get(bg, k).Result()
+		if errors.Is(err, redis.Nil) {
+			continue // an empty ledger, which lasts ten seconds; of another one the sum would lack its units
+		}
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,9 +13,6 @@ func AppendParts(checks []limit.Check, key string, rule *limit.Rule, n int64) []
 	for _, part := range rule.Parts() {
 		checks = append(checks, limit.Check{Key: key, Rule: part, N: n})
 	}
-	if rule.Parts() == nil {
-		checks = append(checks, limit.Check{Key: key, Rule: rule, N: n})
-	}
 	return checks
 }
 
