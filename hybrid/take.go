@@ -19,7 +19,7 @@ func (l *Limiter) AllowN(key string, rule *limit.Rule, n int64) bool {
 	if !l.usable(rule, n) {
 		return l.takeParts(key, rule, n).Allowed
 	}
-	ok, src, counted := l.table.Allow(key, rule, n, l.now())
+	ok, src, counted := l.table.AllowBy(l.clock, key, rule, n)
 	switch {
 	case counted && n > 1:
 		l.tally.Of(rule).Together(n, src)
@@ -40,7 +40,7 @@ func (l *Limiter) Take(key string, rule *limit.Rule, n int64) limit.Result {
 	if !l.usable(rule, n) {
 		return l.takeParts(key, rule, n)
 	}
-	res, counted := l.table.Take(key, rule, n, l.now())
+	res, counted := l.table.Take(l.clock, key, rule, n)
 	if counted {
 		return res
 	}
@@ -63,7 +63,7 @@ func (l *Limiter) count(rule *limit.Rule, n int64, res limit.Result) limit.Resul
 func (l *Limiter) Peek(key string, rule *limit.Rule) limit.Result {
 	switch {
 	case l.usable(rule, 1):
-		return l.table.Peek(key, rule, l.now())
+		return l.table.Peek(l.clock, key, rule)
 	case !l.combined(rule, 1):
 		return l.invalid(key, rule, 1)
 	}

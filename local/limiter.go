@@ -47,7 +47,7 @@ func (l *Limiter) Take(key string, rule *limit.Rule, n int64) limit.Result {
 	if !l.askable(rule, n) {
 		return l.takeParts(key, rule, n)
 	}
-	res, _ := l.table.Take(key, rule, n, int64(l.clock.Now()))
+	res, _ := l.table.Take(l.clock, key, rule, n)
 	return res
 }
 
@@ -129,7 +129,7 @@ func (l *Limiter) Reset(key string, rule *limit.Rule) error { return l.Set(key, 
 func (l *Limiter) Peek(key string, rule *limit.Rule) limit.Result {
 	switch {
 	case l.askable(rule, 1):
-		return l.table.Peek(key, rule, int64(l.clock.Now()))
+		return l.table.Peek(l.clock, key, rule)
 	case !l.combined(rule, 1):
 		return decision.Invalid(rule)
 	}
@@ -144,7 +144,7 @@ func (l *Limiter) AllowN(key string, rule *limit.Rule, n int64) bool {
 	if !l.askable(rule, n) {
 		return l.takeParts(key, rule, n).Allowed
 	}
-	allowed, _, _ := l.table.Allow(key, rule, n, int64(l.clock.Now()))
+	allowed, _, _ := l.table.AllowBy(l.clock, key, rule, n)
 	return allowed || rule.IsDryRun()
 }
 

@@ -21,11 +21,11 @@ func conflictsOf(t *testing.T) (table *Table, told *[][2]*limit.Rule) {
 func ways(table *Table) map[string]func(key string, rule *limit.Rule) {
 	now := int64(table.clock.Now())
 	return map[string]func(key string, rule *limit.Rule){
-		"Allow": func(key string, rule *limit.Rule) { table.Allow(key, rule, 1, int64(table.clock.Now())) },
+		"Allow": func(key string, rule *limit.Rule) { table.AllowBy(table.clock, key, rule, 1) },
 		"Take":  func(key string, rule *limit.Rule) { table.takeAt(key, rule, 1, now) },
 		"Peek": func(key string, rule *limit.Rule) {
 			table.takeAt(key, rule, 1, now)
-			table.Peek(key, rule, int64(table.clock.Now()))
+			table.Peek(table.clock, key, rule)
 		},
 		"TakeAtMost": func(key string, rule *limit.Rule) { table.TakeAtMost(key, rule, 1, now) },
 		"TakeAll": func(key string, rule *limit.Rule) {

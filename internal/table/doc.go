@@ -6,15 +6,16 @@
 //  1. The key is hashed under the rule, with secret seeds of the table, to a hash and to a
 //     fingerprint of 64 bits (package keyhash).
 //  2. The hash selects a shard of the index, a row of eight entries there, the other row of its
-//     pair, and a tag of 8 bits. The first entry with this tag is most likely that of the key
-//     (index.go).
-//  3. If the entry has the fingerprint and a lease of exactly this rule, the lease decides by the
+//     pair, and a tag of 8 bits. The first entry with this tag is most likely that of the key.
+//     Its cache line is prefetched (index.go).
+//  3. The clock is read meanwhile, once. All later steps use that reading.
+//  4. If the entry has the fingerprint and a lease of exactly this rule, the lease decides by the
 //     word of the entry, without a lock (package counter).
-//  4. Otherwise the counter decides under its mutex. Its full key is compared.
-//  5. If the index has no counter of the key, one is created under the lock of the shard.
+//  5. Otherwise the counter decides under its mutex. Its full key is compared.
+//  6. If the index has no counter of the key, one is created under the lock of the shard.
 //
-// The word has all that [Table.Allow] needs. For a leaky bucket it also has all that
-// [Table.Take] and [Table.Peek] of one unit return. All other calls begin at step 4. So do a Peek
+// The word has all that [Table.AllowBy] needs. For a leaky bucket it also has all that
+// [Table.Take] and [Table.Peek] of one unit return. All other calls begin at step 5. So do a Peek
 // of a key that was not used since its last report, and all calls for a key without a lease. A
 // key has no lease if its rule is a sliding log, if its pair of rows was full, if the numbers of
 // its rule are too large, while its leaky bucket takes more than 39 hours to run empty, and while

@@ -36,7 +36,7 @@ func fullTable(t *testing.T, rule *limit.Rule, o Options) *Table {
 	o.MaxKeys, o.slack, o.hash = 1, 3, oneHash
 	table := newUnkept(t, o)
 	for _, key := range names("k", 4) {
-		table.allow(key, rule, 1, int64(table.clock.Now()))
+		table.Allow(key, rule, 1, int64(table.clock.Now()))
 	}
 	return table
 }
@@ -44,7 +44,7 @@ func fullTable(t *testing.T, rule *limit.Rule, o Options) *Table {
 // newcomer asks for a new key, and returns which of the four had to go for it.
 func newcomer(t *testing.T, table *Table, rule *limit.Rule) (gone []string) {
 	t.Helper()
-	table.allow("new", rule, 1, int64(table.clock.Now()))
+	table.Allow("new", rule, 1, int64(table.clock.Now()))
 	for _, key := range names("k", 4) {
 		if table.lookUp(key, rule) == nil {
 			gone = append(gone, key)
@@ -89,7 +89,7 @@ func TestWhoGoesForANewcomer(t *testing.T) {
 			k.Release()
 		}
 		for _, i := range c.used {
-			table.allow(fmt.Sprint("k ", i), rule, 1, now)
+			table.Allow(fmt.Sprint("k ", i), rule, 1, now)
 		}
 		for _, i := range c.held {
 			table.hold(t, fmt.Sprint("k ", i), rule)
@@ -114,7 +114,7 @@ func TestWhoMustStay(t *testing.T) {
 	table := fullTable(t, rule, Options{})
 	for range 9 { // by leases
 		for _, key := range names("k", 4) {
-			table.allow(key, rule, 1, int64(table.clock.Now()))
+			table.Allow(key, rule, 1, int64(table.clock.Now()))
 		}
 	}
 	if gone := newcomer(t, table, rule); len(gone) > 0 {
@@ -129,11 +129,11 @@ func TestWhoMustStay(t *testing.T) {
 		}
 	})
 	for _, key := range names("k", 4) {
-		table.allow(key, rule, 0, now) // is queued
+		table.Allow(key, rule, 0, now) // is queued
 		if key == "k 2" {
 			continue
 		}
-		if _, _, leased := table.Allow(key, rule, 1, now); !leased {
+		if _, _, leased := table.AllowBy(at(now), key, rule, 1); !leased {
 			t.Fatalf("%q has units besides those of its lease: the test shows nothing", key)
 		}
 	}
@@ -154,10 +154,10 @@ func looksAreNoUse(t *testing.T, link *counter.Link) {
 	rule := slow(10)
 	table := fullTable(t, rule, Options{Link: link})
 	now := int64(table.clock.Now())
-	table.allow("k 1", rule, 1, now)
-	table.allow("k 1", rule, 1, now)
+	table.Allow("k 1", rule, 1, now)
+	table.Allow("k 1", rule, 1, now)
 	table.sweepForTest() // that k 1 was used is known by now
-	table.allow("k 2", rule, 1, now)
+	table.Allow("k 2", rule, 1, now)
 	sh := table.index.shard(42)
 	for range 3 {
 		for i, key := range names("k", 4) {
@@ -188,8 +188,8 @@ func TestIdleCountersLeaveFromFullRows(t *testing.T) {
 		t.Fatalf("%d counters besides the two rows", n)
 	}
 	table.clock.(*clock.Manual).Advance(2 * time.Second)
-	table.allow("k 0", rule, 1, int64(table.clock.Now()))
-	table.allow(fmt.Sprint("k ", 5*rowSize-1), rule, 1, int64(table.clock.Now()))
+	table.Allow("k 0", rule, 1, int64(table.clock.Now()))
+	table.Allow(fmt.Sprint("k ", 5*rowSize-1), rule, 1, int64(table.clock.Now()))
 	table.sweepForTest()
 	table.sweepForTest() // of some was to be told first that they had been used
 	if s := table.Stats(); s.Live != 2 || s.Expired != 5*rowSize-2 || s.Forgotten != 0 {
@@ -210,7 +210,7 @@ func queueOf(urgent bool) counter.Queue {
 func TestLooksAtNewKeysInAFullTable(t *testing.T) {
 	table, rule := newUnkept(t, Options{MaxKeys: 1, slack: 3, hash: oneHash}), slow(10)
 	now := int64(table.clock.Now())
-	look := func() bool { return table.Peek("new", rule, int64(table.clock.Now())).Allowed }
+	look := func() bool { return table.Peek(table.clock, "new", rule).Allowed }
 	for _, key := range names("k", 4) {
 		admit(table, key, rule, 1, 11)
 	}
@@ -227,7 +227,7 @@ func TestLooksAtNewKeysInAFullTable(t *testing.T) {
 	if table.lookUp("k 3", rule) == nil {
 		t.Error("a look has forgotten a key")
 	}
-	if ok, _ := table.allow("new", rule, 1, now); !ok {
+	if ok, _ := table.Allow("new", rule, 1, now); !ok {
 		t.Error("a new key is refused, and a look has said otherwise")
 	}
 	check(t, table)

@@ -36,7 +36,7 @@ func TestForgottenWithoutAnAdmittedUnit(t *testing.T) {
 			}
 			n := int64(0)
 			for range 4 {
-				if ok, _ := table.allow(k, rule, 1, now); ok {
+				if ok, _ := table.Allow(k, rule, 1, now); ok {
 					n++
 				}
 			}
@@ -47,8 +47,8 @@ func TestForgottenWithoutAnAdmittedUnit(t *testing.T) {
 	forgotten := 0
 	for i := int64(1); i <= rounds; i++ {
 		h, print := table.hashOf(key(i), rule)
-		table.allow(key(i), rule, 1, now)
-		table.allow(key(i), rule, 1, now) // the second check of a key gets a lease
+		table.Allow(key(i), rule, 1, now)
+		table.Allow(key(i), rule, 1, now) // the second check of a key gets a lease
 		sh := table.index.shard(h)
 		sh.mu.Lock()
 		c := sh.findLocked(h, print, key(i), rule)

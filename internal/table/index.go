@@ -85,7 +85,8 @@ func (r *rows) at(row, same uint64) *counter.Entry {
 	return &r.entries[row*rowSize+uint64(bits.TrailingZeros64(same))/8]
 }
 
-// locate returns the entry that most likely belongs to a hash, or nil. It does not read the entry.
+// locate returns the entry that most likely belongs to a hash, or nil. It does not read the entry,
+// but prefetches it.
 func (x *index) locate(h uint64) *counter.Entry {
 	r := x.rows[h>>x.shift%shardsMost].Load()
 	row := r.row(h)
@@ -96,7 +97,9 @@ func (x *index) locate(h uint64) *counter.Entry {
 			return nil
 		}
 	}
-	return r.at(row, same)
+	e := r.at(row, same)
+	fetchToWrite(unsafe.Pointer(e))
+	return e
 }
 
 // search returns the entry with this hash and fingerprint, or nil.

@@ -57,13 +57,13 @@ func TestEntriesThatServeOthers(t *testing.T) {
 	table := newTable(t, Options{hash: oneHash})
 	rule, now := slow(10), int64(table.clock.Now())
 	_, print := table.hashOf("first", rule)
-	table.allow("first", rule, 4, now)
+	table.Allow("first", rule, 4, now)
 	was := table.lookUp("first", rule).Entry()
 	table.forgetForTest(t, "first", rule)
 	if _, _, v := was.Take(print, rule, 1, now); v != counter.Unanswered {
 		t.Errorf("%v of a key that was forgotten", v)
 	}
-	table.allow("second", rule, 1, now)
+	table.Allow("second", rule, 1, now)
 	second := table.lookUp("second", rule)
 	if second.Entry() != was {
 		t.Fatal("the second key has another entry: the test shows nothing")
@@ -75,11 +75,11 @@ func TestEntriesThatServeOthers(t *testing.T) {
 	if _, _, v := was.Peek(print, rule, now); v != counter.Unanswered {
 		t.Errorf("%v at a glance by the entry of another key", v)
 	}
-	if res := table.Peek("first", rule, int64(table.clock.Now())); res.Remaining != 10 {
+	if res := table.Peek(table.clock, "first", rule); res.Remaining != 10 {
 		t.Errorf("a forgotten key: %+v", res)
 	}
 	for i := range 12 {
-		if ok, _, leased := table.Allow("first", rule, 1, int64(table.clock.Now())); ok != (i < 10) || leased != (ok && i > 0) {
+		if ok, _, leased := table.AllowBy(table.clock, "first", rule, 1); ok != (i < 10) || leased != (ok && i > 0) {
 			t.Errorf("check %d of the first key: %v, by a lease %v", i, ok, leased)
 		}
 	}
@@ -96,7 +96,7 @@ func TestEntriesFromBeforeGrowth(t *testing.T) {
 	_, print := table.hashOf("k", rule)
 	got := 0
 	for range 13 {
-		if ok, _ := table.allow("k", rule, 1, now); ok {
+		if ok, _ := table.Allow("k", rule, 1, now); ok {
 			got++
 		}
 		was := table.lookUp("k", rule).Entry()
@@ -104,7 +104,7 @@ func TestEntriesFromBeforeGrowth(t *testing.T) {
 		if _, _, v := was.Take(print, rule, 1, now); v != counter.Unanswered {
 			t.Fatalf("%v by an entry that is nobody's", v)
 		}
-		if res := table.Peek("k", rule, int64(table.clock.Now())); res.Remaining != rule.Limit()-int64(got) {
+		if res := table.Peek(table.clock, "k", rule); res.Remaining != rule.Limit()-int64(got) {
 			t.Fatalf("%+v after %d units", res, got)
 		}
 	}
@@ -119,7 +119,7 @@ func TestChecksGoOnDuringGrowth(t *testing.T) {
 	table := newTable(t, Options{hash: oneRow})
 	rule, now := slow(10), int64(table.clock.Now())
 	for _, key := range []string{"moved", "other"} {
-		table.allow(key, rule, 1, now)
+		table.Allow(key, rule, 1, now)
 	}
 	c := table.lookUp("moved", rule)
 	sh := table.index.shard(c.Hash())
@@ -130,7 +130,7 @@ func TestChecksGoOnDuringGrowth(t *testing.T) {
 		defer close(done)
 		for i := range 11 {
 			for _, key := range []string{"moved", "other"} {
-				if ok, _ := table.allow(key, rule, 1, now); ok != (i < 9) {
+				if ok, _ := table.Allow(key, rule, 1, now); ok != (i < 9) {
 					t.Errorf("check %d of %q: %v", i, key, ok)
 				}
 			}
@@ -155,7 +155,7 @@ func TestGrowthKeepsAll(t *testing.T) {
 		for _, key := range keys {
 			for _, r := range rules {
 				for range 3 {
-					table.allow(key, r, 1, now)
+					table.Allow(key, r, 1, now)
 				}
 			}
 		}
@@ -176,7 +176,7 @@ func TestGrowthKeepsAll(t *testing.T) {
 		}
 		for _, key := range keys {
 			for _, r := range rules {
-				if res := table.Peek(key, r, int64(table.clock.Now())); res.Remaining != 7 {
+				if res := table.Peek(table.clock, key, r); res.Remaining != 7 {
 					t.Errorf("%s: %q by %v: %+v", name, key, r, res)
 				}
 			}
@@ -198,7 +198,7 @@ func TestOtherRowOfAPair(t *testing.T) {
 	sh.mu.Unlock()
 	keys := names("k", 2*rowSize)
 	for _, key := range keys {
-		table.allow(key, rule, 1, now)
+		table.Allow(key, rule, 1, now)
 	}
 	if n := len(sh.extra); n != 0 {
 		t.Fatalf("%d counters have no entry", n)
@@ -217,14 +217,14 @@ func TestOtherRowOfAPair(t *testing.T) {
 		}
 	}
 	for _, key := range keys[rowSize:] {
-		if ok, _, counted := table.Allow(key, rule, 1, int64(table.clock.Now())); !ok || !counted {
+		if ok, _, counted := table.AllowBy(table.clock, key, rule, 1); !ok || !counted {
 			t.Errorf("%q: admitted %v, by a lease %v", key, ok, counted)
 		}
-		table.allow(key, rule, 10, now) // is refused, and asks the counter
+		table.Allow(key, rule, 10, now) // is refused, and asks the counter
 	}
 	for range 4 {
-		table.allow(keys[0], rule, 1, now)
-		table.allow(keys[2], rule, 1, now)
+		table.Allow(keys[0], rule, 1, now)
+		table.Allow(keys[2], rule, 1, now)
 	}
 	if s := table.Stats(); s.Created != 2*rowSize+2 || s.Live != 2*rowSize-2 {
 		t.Errorf("%+v", s)
@@ -257,7 +257,7 @@ func TestGrowthDuringChecks(t *testing.T) {
 		all.Go(func() {
 			for range 400 {
 				for i, key := range keys {
-					if ok, _, _ := table.Allow(key, rule, 1, int64(table.clock.Now())); ok {
+					if ok, _, _ := table.AllowBy(table.clock, key, rule, 1); ok {
 						admitted[i].Add(1)
 					}
 				}
@@ -301,7 +301,7 @@ func TestAdmittedCountsOnce(t *testing.T) {
 	}
 	for _, r := range []*limit.Rule{slow(100), windowRule(t, 100, time.Hour, 10)} {
 		ask := func(n int64) {
-			if ok, _, counted := table.Allow("k", r, n, now); !ok {
+			if ok, _, counted := table.AllowBy(at(now), "k", r, n); !ok {
 				t.Fatal("refused")
 			} else if counted {
 				sum += n
@@ -341,7 +341,7 @@ func TestAdmittedDuringChecks(t *testing.T) {
 		all.Go(func() {
 			for i := range 4000 {
 				key := fmt.Sprint(i % (5 + 20*g))
-				if _, _, is := table.Allow(key, rule, 1, int64(table.clock.Now())); is {
+				if _, _, is := table.AllowBy(table.clock, key, rule, 1); is {
 					counted.Add(1)
 				}
 				if c := table.Find(key, rule); c != nil && i%50 == 0 {
@@ -371,10 +371,10 @@ func TestPeekByLease(t *testing.T) {
 	rule, now := funnelRule(t, 10, 1, time.Second), int64(table.clock.Now())
 	ref := counter.New("k", rule, 0, nil, nil, now)
 	for i := range 10 {
-		table.allow("k", rule, 1, now)
+		table.Allow("k", rule, 1, now)
 		ref.Check(now, 1, rule)
 		before := word(table.lookUp("k", rule).Entry())
-		got := table.Peek("k", rule, now)
+		got := table.Peek(at(now), "k", rule)
 		if want, _ := ref.Ask(now, 1, rule, false); got != want || i < 9 && word(table.lookUp("k", rule).Entry()) != before {
 			t.Errorf("after %d units: %+v, want %+v", i+1, got, want)
 		}

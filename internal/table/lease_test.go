@@ -18,7 +18,7 @@ func TestLeasesEndWithTheMode(t *testing.T) {
 		table := newTable(t, Options{Link: link})
 		now := int64(table.clock.Now())
 		for range 3 {
-			table.allow("k", rule, 1, now)
+			table.Allow("k", rule, 1, now)
 		}
 		for _, m := range []struct {
 			multiplier int64
@@ -26,7 +26,7 @@ func TestLeasesEndWithTheMode(t *testing.T) {
 		}{{counter.MultiplierClosed, false}, {counter.MultiplierOpen, true}, {counter.MultiplierClosed, false}} {
 			link.SetMode(m.multiplier, true)
 			for range 2 {
-				if ok, src := table.allow("k", rule, 1, now); ok != m.allowed || src != limit.SourceDegraded {
+				if ok, src := table.Allow("k", rule, 1, now); ok != m.allowed || src != limit.SourceDegraded {
 					t.Errorf("%v, multiplier %d: %v, %v", rule, m.multiplier, ok, src)
 				}
 			}
@@ -55,7 +55,7 @@ func TestLeasesHoldTheLimitOfWindows(t *testing.T) {
 					now = int64(c.Advance(time.Duration(step)))
 				}
 				for range a.N {
-					if ok, _ := table.allow("k", r, 1, now); !ok {
+					if ok, _ := table.Allow("k", r, 1, now); !ok {
 						break
 					}
 					log.Add(now, 1)

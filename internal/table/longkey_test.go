@@ -25,7 +25,7 @@ func TestLongKeysTakeNoMoreMemory(t *testing.T) {
 			sum, _ := counter.KeyOf(key)
 			for _, k := range []string{key, sum} {
 				for n, want := range []bool{true, true, false} {
-					if ok, _ := table.allow(k, rule, 1, now); ok != want {
+					if ok, _ := table.Allow(k, rule, 1, now); ok != want {
 						t.Errorf("%s: unit %d of key %d, %d bytes: %v", name, n, i, len(k), ok)
 					}
 				}
@@ -36,7 +36,7 @@ func TestLongKeysTakeNoMoreMemory(t *testing.T) {
 		}
 		table.growForTest()
 		for i := range keys {
-			if ok, _ := table.allow(fmt.Sprint(pad, i), rule, 1, now); ok {
+			if ok, _ := table.Allow(fmt.Sprint(pad, i), rule, 1, now); ok {
 				t.Errorf("%s: key %d was forgotten", name, i)
 			}
 		}
@@ -54,8 +54,8 @@ func TestLongKeysHaveLeases(t *testing.T) {
 	table := newTable(t, Options{})
 	rule, now := slow(100), start.UnixNano()
 	key := strings.Repeat("k", counter.MaxKey+1)
-	table.allow(key, rule, 1, now)
-	if _, _, leased := table.Allow(key, rule, 1, now+int64(time.Millisecond)); !leased {
+	table.Allow(key, rule, 1, now)
+	if _, _, leased := table.AllowBy(at(now+int64(time.Millisecond)), key, rule, 1); !leased {
 		t.Error("no lease")
 	}
 }

@@ -40,9 +40,14 @@ func newTable(tb testing.TB, o Options) *Table {
 	return t
 }
 
-// takeAt is Take without the second result.
+// at is a clock that stands still.
+type at int64
+
+func (a at) Now() time.Duration { return time.Duration(a) }
+
+// takeAt is Take at a time.
 func (t *Table) takeAt(key string, rule *limit.Rule, n, now int64) limit.Result {
-	res, _ := t.Take(key, rule, n, now)
+	res, _ := t.Take(at(now), key, rule, n)
 	return res
 }
 
@@ -54,9 +59,9 @@ func collect(c *counter.Counter, now int64, from counter.Queue) (rep report.Repo
 	return rep, ok
 }
 
-// allow is Allow without the third result.
-func (t *Table) allow(key string, rule *limit.Rule, n, now int64) (bool, limit.Source) {
-	allowed, src, _ := t.Allow(key, rule, n, now)
+// Allow decides for n units of key at now (ns), and returns the source of the decision.
+func (t *Table) Allow(key string, rule *limit.Rule, n, now int64) (bool, limit.Source) {
+	allowed, src, _ := t.AllowBy(at(now), key, rule, n)
 	return allowed, src
 }
 

@@ -32,7 +32,7 @@ func floodBesideRefused(t *testing.T, table *Table, rule *limit.Rule) {
 		admit(table, key, rule, 1, 11)
 	}
 	for i := range 100_000 {
-		if ok, _ := table.allow(fmt.Sprint(i), rule, 1, now); !ok {
+		if ok, _ := table.Allow(fmt.Sprint(i), rule, 1, now); !ok {
 			refused++
 		}
 	}
@@ -78,7 +78,7 @@ func TestNewKeysAmongKeysThatRefuse(t *testing.T) {
 	}
 	refused := 0
 	for i := range 20_000 {
-		if ok, _ := table.allow(fmt.Sprint(i), rule, 1, now); !ok {
+		if ok, _ := table.Allow(fmt.Sprint(i), rule, 1, now); !ok {
 			refused++
 		}
 	}

@@ -57,7 +57,7 @@ func TestPolicyHearsOfUse(t *testing.T) {
 		}
 		table := newUnkept(t, o)
 		ask := func(key string) {
-			table.allow(key, c.rule, 1, int64(table.clock.(*clock.Manual).Advance(time.Millisecond)))
+			table.Allow(key, c.rule, 1, int64(table.clock.(*clock.Manual).Advance(time.Millisecond)))
 		}
 		for i := range rowSize {
 			ask(fmt.Sprint("first", i))
@@ -90,7 +90,7 @@ func TestPolicyHearsOfUse(t *testing.T) {
 func TestPolicyLetsGo(t *testing.T) {
 	table := newUnkept(t, Options{})
 	rule := slow(10)
-	table.allow("k", rule, 1, int64(table.clock.Now()))
+	table.Allow("k", rule, 1, int64(table.clock.Now()))
 	c := table.lookUp("k", rule)
 	for what, drop := range map[string]func(*ristretto.Item[*counter.Counter]){"drops": table.onEvict, "rejects": release} {
 		table.hold(t, "k", rule)
@@ -110,7 +110,7 @@ func TestPolicyForgetsWhoHasLeft(t *testing.T) {
 	table := newUnkept(t, Options{})
 	rule, c := limit.Must(limit.Funnel("fast", 5, 1, time.Second)), table.clock.(*clock.Manual)
 	for range 3 {
-		table.allow("k", rule, 1, int64(c.Now()))
+		table.Allow("k", rule, 1, int64(c.Now()))
 		settle(t, table)
 	}
 	h := table.lookUp("k", rule).Hash()
@@ -134,10 +134,10 @@ func TestCloseDuringChecks(t *testing.T) {
 		for range 3 {
 			all.Go(func() {
 				for i := range 200 {
-					if ok, _, _ := table.Allow("k", rule, 1, int64(table.clock.Now())); ok {
+					if ok, _, _ := table.AllowBy(table.clock, "k", rule, 1); ok {
 						admitted.Add(1)
 					}
-					table.allow(fmt.Sprint(i), rule, 1, int64(table.clock.Now()))
+					table.Allow(fmt.Sprint(i), rule, 1, int64(table.clock.Now()))
 				}
 			})
 		}
@@ -163,7 +163,7 @@ func TestSweepPace(t *testing.T) {
 	} {
 		table := newUnkept(t, Options{MaxKeys: c.room - 1, slack: 1})
 		for _, key := range names("k", c.keys) {
-			table.allow(key, fast, 1, int64(table.clock.Now()))
+			table.Allow(key, fast, 1, int64(table.clock.Now()))
 		}
 		table.growForTest()
 		var s sweeper
@@ -174,7 +174,7 @@ func TestSweepPace(t *testing.T) {
 			entries += len(table.index.shards[i].rows.Load().entries)
 		}
 		for _, key := range names("new", c.news) {
-			table.allow(key, fast, 1, int64(table.clock.Now()))
+			table.Allow(key, fast, 1, int64(table.clock.Now()))
 		}
 		table.sweep(&s, goOn)
 		share := entries/sweepAll + sweepHold // it may end in the middle of a shard

@@ -80,11 +80,13 @@ func (t *Table) hashOf(key string, rule *limit.Rule) (h, print uint64) {
 	return h, print
 }
 
-// Allow decides for n units of key at now, and returns the source of the decision. counted reports
-// whether the decision is one that a lease has admitted, see [Options].Tallies.
-func (t *Table) Allow(key string, rule *limit.Rule, n, now int64) (allowed bool, src limit.Source, counted bool) {
+// AllowBy decides for n units of key at the time of a clock, and returns the source of the decision.
+// It reads the clock after it has begun to fetch the entry of the key, because the two can overlap.
+// counted reports whether the decision is one that a lease has admitted, see [Options].Tallies.
+func (t *Table) AllowBy(clock clock.Clock, key string, rule *limit.Rule, n int64) (allowed bool, src limit.Source, counted bool) {
 	h, print := t.hashOf(key, rule)
 	e := t.index.locate(h)
+	now := int64(clock.Now())
 	if e != nil && n > 0 {
 		if _, src, v := e.Take(print, rule, n, now); v != counter.Unanswered {
 			return v == counter.Admitted, src, v == counter.Admitted
@@ -93,7 +95,7 @@ func (t *Table) Allow(key string, rule *limit.Rule, n, now int64) (allowed bool,
 	return t.allowSlowly(e, h, print, key, rule, n, now)
 }
 
-// allowSlowly is Allow after the entry tried, which may be nil, has not answered.
+// allowSlowly is AllowBy after the entry tried, which may be nil, has not answered.
 func (t *Table) allowSlowly(tried *counter.Entry, h, print uint64, key string, rule *limit.Rule, n, now int64) (allowed bool, src limit.Source, counted bool) {
 	e := t.index.search(h, print)
 	if e != nil && e != tried && n > 0 {
@@ -119,10 +121,11 @@ func counterOf(e *counter.Entry, key string, rule *limit.Rule) *counter.Counter 
 	return nil
 }
 
-// Take is Allow with the whole answer.
-func (t *Table) Take(key string, rule *limit.Rule, n, now int64) (res limit.Result, counted bool) {
+// Take is AllowBy with the whole answer.
+func (t *Table) Take(clock clock.Clock, key string, rule *limit.Rule, n int64) (res limit.Result, counted bool) {
 	h, print := t.hashOf(key, rule)
 	e := t.index.locate(h)
+	now := int64(clock.Now())
 	if e != nil && n == 1 && hasWholeAnswer(rule) {
 		if level, src, v := e.Take(print, rule, n, now); v == counter.Admitted {
 			return wholeAnswer(rule, level, src), true
@@ -132,9 +135,10 @@ func (t *Table) Take(key string, rule *limit.Rule, n, now int64) (res limit.Resu
 }
 
 // Peek returns what Take of one unit would return, and consumes nothing. It creates no counter.
-func (t *Table) Peek(key string, rule *limit.Rule, now int64) limit.Result {
+func (t *Table) Peek(clock clock.Clock, key string, rule *limit.Rule) limit.Result {
 	h, print := t.hashOf(key, rule)
 	e := t.index.locate(h)
+	now := int64(clock.Now())
 	if e != nil && hasWholeAnswer(rule) {
 		if level, src, v := e.Peek(print, rule, now); v == counter.Admitted {
 			return wholeAnswer(rule, level, src)

@@ -16,11 +16,11 @@ import (
 func TestPeekCreatesNothing(t *testing.T) {
 	table := newTable(t, Options{MaxKeys: 100, Link: counter.NewLink(pace(time.Second), 4, shardOne)})
 	for i := range 1000 {
-		res := table.Peek(fmt.Sprint(i), slow(10), int64(table.clock.Now()))
+		res := table.Peek(table.clock, fmt.Sprint(i), slow(10))
 		if !res.Allowed || res.Remaining != 10 || res.ResetAfter != 0 || res.Source != limit.SourceUnsynced {
 			t.Fatalf("%+v", res)
 		}
-		if ok, _ := table.allow(fmt.Sprint(i), slow(10), 0, int64(table.clock.Now())); !ok {
+		if ok, _ := table.Allow(fmt.Sprint(i), slow(10), 0, int64(table.clock.Now())); !ok {
 			t.Fatal("0 units refused")
 		}
 	}
@@ -56,7 +56,7 @@ func TestRangeSeesEveryCounterThatStays(t *testing.T) {
 	for g := range 2 {
 		wg.Go(func() {
 			for i := 0; !done.Load(); i++ {
-				table.allow(fmt.Sprint("junk", g, i%5000), slow(10), 1, int64(table.clock.Now()))
+				table.Allow(fmt.Sprint("junk", g, i%5000), slow(10), 1, int64(table.clock.Now()))
 			}
 		})
 	}
@@ -155,11 +155,11 @@ func TestTableStress(t *testing.T) {
 				now := int64(table.clock.Now())
 				switch rng.IntN(10) {
 				case 0:
-					table.Peek(key, rule, int64(table.clock.Now()))
+					table.Peek(table.clock, key, rule)
 				case 1:
 					table.takeAt(key, rule, rng.Int64N(3), now)
 				default:
-					table.allow(key, rule, 1, now)
+					table.Allow(key, rule, 1, now)
 				}
 				if i%5000 == 0 {
 					table.Range(func(c *counter.Counter) bool { return c.Key() != "" })

@@ -22,7 +22,7 @@ func admit(t *Table, key string, rule *limit.Rule, goroutines, calls int) int64 
 	for range goroutines {
 		wg.Go(func() {
 			for range calls {
-				if ok, _ := t.allow(key, rule, 1, int64(t.clock.Now())); ok {
+				if ok, _ := t.Allow(key, rule, 1, int64(t.clock.Now())); ok {
 					admitted.Add(1)
 				}
 			}
@@ -35,7 +35,7 @@ func admit(t *Table, key string, rule *limit.Rule, goroutines, calls int) int64 
 // flood asks once for each of n keys that nobody else uses.
 func flood(t *Table, rule *limit.Rule, prefix string, n int) {
 	for i := range n {
-		t.allow(fmt.Sprintf("%s %d", prefix, i), rule, 1, int64(t.clock.Now()))
+		t.Allow(fmt.Sprintf("%s %d", prefix, i), rule, 1, int64(t.clock.Now()))
 	}
 }
 
@@ -78,7 +78,7 @@ func TestNewKeyAdmitsExactlyItsLimitInAFlood(t *testing.T) {
 	for g := range 4 {
 		junk.Go(func() {
 			for i := 0; !done.Load(); i++ {
-				table.allow(fmt.Sprintf("junk %d %d", g, i), rule, 1, int64(table.clock.Now()))
+				table.Allow(fmt.Sprintf("junk %d %d", g, i), rule, 1, int64(table.clock.Now()))
 			}
 		})
 	}
@@ -129,7 +129,7 @@ func TestEvictionsForgetNothing(t *testing.T) {
 					settle(t, table)
 				}
 				k := int(float64(keys) * rng.Float64() * rng.Float64())
-				if ok, _ := table.allow(fmt.Sprint("user", k), rule, 1, int64(table.clock.Now())); ok {
+				if ok, _ := table.Allow(fmt.Sprint("user", k), rule, 1, int64(table.clock.Now())); ok {
 					admitted[k].Add(1)
 				}
 			}
@@ -163,7 +163,7 @@ func TestPinnedCountersSurviveAnything(t *testing.T) {
 	counters := make(map[string]*counter.Counter)
 	for i, k := range users {
 		before := table.Stats().Overflow
-		table.allow(k, rule, 3, int64(table.clock.Now()))
+		table.Allow(k, rule, 3, int64(table.clock.Now()))
 		if table.Stats().Overflow == before {
 			own++
 		}
@@ -291,7 +291,7 @@ func TestNewcomersShareWhenFull(t *testing.T) {
 	// A look does no harm and tells the same.
 	var denied int
 	for i := range 100 {
-		if res := table.Peek(fmt.Sprint("peeker", i), rule, int64(table.clock.Now())); !res.Allowed {
+		if res := table.Peek(table.clock, fmt.Sprint("peeker", i), rule); !res.Allowed {
 			denied++
 		}
 	}
@@ -328,10 +328,10 @@ func TestBlockedKeysMakeRoom(t *testing.T) {
 			}
 		}
 		settle(t, table)
-		if table.Allow("used", before, 1, int64(table.clock.Now())); table.Stats().Overflow != 0 {
+		if table.AllowBy(table.clock, "used", before, 1); table.Stats().Overflow != 0 {
 			t.Errorf("%v: %+v", blocked.Algorithm(), table.Stats())
 		}
-		if res := table.Peek("used", before, int64(table.clock.Now())); res.Remaining != 0 {
+		if res := table.Peek(table.clock, "used", before); res.Remaining != 0 {
 			t.Errorf("%v: what a key had used is forgotten: %+v", blocked.Algorithm(), res)
 		}
 		check(t, table)
@@ -362,7 +362,7 @@ func TestOverflowCountersAndLink(t *testing.T) {
 	link := counter.NewLink(pace(time.Second), 4, shardOne)
 	table := newTable(t, Options{MaxKeys: 1, slack: 1, Link: link, hash: func(string, *limit.Rule) uint64 { return 7 }})
 	for i := range 2 {
-		table.allow(fmt.Sprint("live", i), slow(10), 1, 0)
+		table.Allow(fmt.Sprint("live", i), slow(10), 1, 0)
 		settle(t, table)
 	}
 	link.Drain(func(*counter.Counter, bool) {})
