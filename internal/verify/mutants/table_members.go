@@ -142,3 +142,99 @@ var memberMutants = []mutant{
 		by:     hybrid("TestCloseWithoutPermission"),
 	},
 }
+
+// fleetMutants break what shows only when all nodes are added up.
+var fleetMutants = []mutant{
+	{
+		name:   "flight-from-before-a-set-counts",
+		breaks: "A flight that Redis has booked before a Set, and whose answer was lost, is told again as if it had come after.",
+		at:     "internal/counter Counter.answeredLocked",
+		old:    `floor := ours && !(theirs && a.Converted) && !before`,
+		new:    `floor := ours && !(theirs && a.Converted)`,
+		by:     counters("TestFlightFromBeforeASet"),
+	},
+	{
+		name:   "nothing-told-again",
+		breaks: "Of data that Redis has lost only that comes back which is admitted again.",
+		at:     "internal/reconcile Machine.reseedNow",
+		old:    `if s.reseed && k.MarkRestore(c.local) {`,
+		new:    `if s.reseed && k.MarkRestore(c.local) && false {`,
+		by:     sim(300),
+	},
+}
+
+// beatMutants break what heartbeats find out, and when they are sent.
+var beatMutants = []mutant{
+	{
+		name:   "heartbeats-that-rely-on-reports",
+		breaks: "A heartbeat looks at no record because a report is due, and the report turns out to be empty.",
+		at:     "internal/reconcile Machine.shardsToAsk",
+		old:    `len(list) == 0 && written >= 0`,
+		new:    `false && written >= 0`,
+		by:     reconcile("TestHeartbeatAsksForOneShardAtLeast"),
+	},
+	{
+		name:   "loss-of-one-shard-raises-no-alarm",
+		breaks: "The other shards are looked at when their turn comes.",
+		at:     "internal/reconcile Machine.noteLoss",
+		old:    `c.beats.next = c.now`,
+		new:    ``,
+		by:     simulated("TestLossOfOneShardHasAllAsked"),
+	},
+	{
+		name:   "lost-list-of-nodes-is-believed",
+		breaks: "After a loss every node takes itself for one of the few that have entered themselves again.",
+		at:     "internal/reconcile members.reported",
+		old:    `case n >= m.count:`,
+		new:    `case n >= 1:`,
+		by:     simulated("TestLossDoesNotHideNodes"),
+	},
+	{
+		name:   "broken-list-of-nodes-is-an-outage",
+		breaks: "A limiter that has written nothing takes a broken list of nodes for an outage.",
+		at:     "internal/reconcile Machine.reasonToAsk",
+		old:    `case (c.beats.lastFailed || c.downAt != 0) && i`,
+		new:    `case c.downAt != 0 && i`,
+		by:     simulated("TestNodeListBrokenFromTheStart"),
+	},
+	{
+		name:   "probes-in-step",
+		breaks: "Nodes that lost Redis together probe together.",
+		at:     "internal/reconcile Machine.scheduleProbe",
+		old:    `c.beats.next = c.now + limit/20 + c.jitter(limit, 0, 0.95)`,
+		new:    `c.beats.next = c.now + limit`,
+		by:     simulated("TestProbesAreSpread"),
+	},
+	{
+		name:   "back-off-lasts",
+		breaks: "A short outage after a long one begins with the longest pause.",
+		at:     "internal/reconcile Machine.assess",
+		old:    `c.beats.probesFailed, c.outageAt = 0, 0`,
+		new:    ``,
+		by:     simulated("TestBackoffBeginsAnew"),
+	},
+	{
+		name:   "answers-speak-for-failed-shards",
+		breaks: "A server that answers for some shards is well for those for which it does not, too.",
+		at:     "internal/reconcile Machine.failing",
+		old:    `s.rounds.fails >= apartAfter*c.cfg.DegradeAfter`,
+		new:    `false`,
+		by:     simulated("TestHalfOfAServerFails"),
+	},
+	{
+		name:   "raised-with-what-is-under-way",
+		breaks: "After a loss the units of the batch under way are restored, and then booked.",
+		at:     "internal/algorithm LeakyBucket.KnownState",
+		old:    `return r.Diff(f.Known, arith.Span{NS: now}), nil`,
+		new:    `return r.Diff(f.booked(r, 1), arith.Span{NS: now}), nil`,
+		by:     simulated("TestLossCountsNothingTwice"),
+	},
+	{
+		name:   "raised-with-what-is-under-way-too",
+		breaks: "The same for windows.",
+		at:     "internal/algorithm Window.KnownState",
+		old:    `buckets = w.units(func(b *bucket) int64 { return b.known })`,
+		new:    `buckets = w.units(func(b *bucket) int64 { return b.known + b.sent })`,
+		by:     simulated("TestLossCountsNothingTwice"),
+	},
+}
