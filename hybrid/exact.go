@@ -17,7 +17,7 @@ import (
 //
 // What this node knows is what Redis has said: in an answer, or in the notice of another node that the
 // key is used up. Units that this node has admitted by Take and not reported yet count as well. A key
-// that has room again although nobody has told this node, as after a Reset whose notice was lost, is
+// that has room again although no notice has reached this node, as after a Reset whose notice was lost, is
 // refused for at most as long as by Take. Otherwise Redis decides with the script of package remote.
 // While several calls are under way, others wait and share one exchange.
 //
@@ -36,7 +36,7 @@ import (
 //
 // Units that are refunded count for Redis until they are reported, within [Options].SyncInterval.
 //
-// Source is [limit.SourceRemote] if Redis has decided. 0 units consume nothing and ask nobody. A
+// Source is [limit.SourceRemote] if Redis has decided. 0 units consume nothing and ask no one. A
 // limiter without Redis decides by itself.
 func (l *Limiter) TakeExact(ctx context.Context, key string, rule *limit.Rule, n int64) (limit.Result, error) {
 	if err := l.why(rule, n); err != nil {

@@ -85,6 +85,7 @@ func ExampleLimiter_State() {
 	if err != nil {
 		panic(err)
 	}
+	defer server.Close()
 	rdb := redis.NewClient(hybrid.RedisOptions(server.Addr()))
 	defer rdb.Close()
 	changes := make(chan hybrid.State, 10)

@@ -16,7 +16,7 @@ import (
 // nor a check.
 type notifier struct {
 	log *slog.Logger // nil: the default one of slog
-	// fallback is what decides while Redis is away, to be told.
+	// fallback is what decides while Redis is away. Log lines name it.
 	fallback Fallback
 	onState  func(State)
 	onEvent  func(Event)

@@ -38,7 +38,7 @@ type Stats struct {
 	Allowed, Denied Outcomes // decisions
 	WouldRefuse     uint64   // checks that were admitted only because the rule is a dry run; neither in Allowed nor in Denied
 	Invalid         uint64   // checks with a negative n or a rule that cannot be used, and those of CountInvalid; all denied, and not in Denied
-	Exempt          uint64   // checks that were not made because nothing limits who asks, as CountExempt was told; in none of the above
+	Exempt          uint64   // checks that were not made because nothing limits the caller, see CountExempt; in none of the above
 	Conflicts       uint64   // how often a rule was used after another rule of its name that counts differently
 	AdmittedUnits   int64    // those of a Wait or Reserve from when they are reserved on, see CancelledUnits
 	AckedUnits      int64    // admitted units that Redis has booked: after a report, or when it decided (see [Limiter.TakeExact])

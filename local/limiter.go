@@ -14,7 +14,7 @@ import (
 )
 
 // Limiter limits keys by rules within this process. Build it with [New]. It is
-// safe for concurrent use; a check does no I/O, waits for nobody but the
+// safe for concurrent use; a check does no I/O, waits for nothing but the
 // holders of short locks, and allocates nothing for a known key.
 //
 // A nil or zero Limiter refuses every check.

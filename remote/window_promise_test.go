@@ -36,7 +36,7 @@ func (b *backend) offer(l *Limiter, key string, r *limit.Rule, load []limittest.
 func TestWindowHoldsItsLimit(t *testing.T) {
 	b := onMini(t)
 	l, rng := b.limiter(), rand.New(rand.NewPCG(85, 1))
-	for _, limits := range []int64{1, 25, 1 << 40, 3, 10}[:limittest.Cases(5, 2)] {
+	for _, limits := range []int64{25, 1 << 40, 1, 3, 10}[:limittest.Cases(5, 2)] {
 		for _, buckets := range []int{1, 2, 10, 60, 1000} {
 			r := sliding(t, limits, 7*time.Second, buckets)
 			begin := func() int64 { return b.at.UnixNano()/1e3*1e3 + limittest.Window(r)*3 + rng.Int64N(1e6)*1000 }

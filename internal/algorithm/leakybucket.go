@@ -134,8 +134,8 @@ func (f *LeakyBucket) Refund(r *arith.Rule, now, n, w int64, cost, least arith.S
 	}
 	multiplied := Times(withdrawn, w)
 	if hidden > 0 {
-		a, spared := f.under(), min(multiplied, hidden)
-		a.hidden, multiplied = hidden-spared, multiplied-spared
+		a, fromHidden := f.under(), min(multiplied, hidden)
+		a.hidden, multiplied = hidden-fromHidden, multiplied-fromHidden
 		f.put(a)
 	}
 	multiplied = min(multiplied, held)

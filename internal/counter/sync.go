@@ -78,7 +78,7 @@ func (c *Counter) Collect(now int64, from Queue) bool {
 
 // Report writes into rep, which must be zero, the report of what is in flight, without the name of
 // the key. If it is sent again the units are the same; what is relative to now is computed again.
-// raise adds what Redis should know already.
+// restore adds what Redis should know already.
 func (c *Counter) Report(now int64, restore bool, rep *report.Report) {
 	c.lock(now)
 	defer c.unlock()

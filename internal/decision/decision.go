@@ -29,7 +29,7 @@ func Invalid(r *limit.Rule) limit.Result {
 	return res
 }
 
-// Failed is the answer beside an error of Redis: denied.
+// Failed is the answer beside an error: denied.
 func Failed(r *limit.Rule) limit.Result {
 	res := limit.Result{Source: limit.SourceRemote}
 	if r.Valid() {

@@ -8,7 +8,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Judged returns res as it is to be told: a refusal by a dry run lets pass what
+// Judged returns res as the caller gets it: a refusal by a dry run lets pass what
 // could be asked.
 func Judged(r *limit.Rule, res limit.Result) limit.Result {
 	if !res.Allowed && r.IsDryRun() {

@@ -23,8 +23,8 @@ func Names(prefix string, n int) []string {
 	return s
 }
 
-// Cases returns how many random cases a comparison draws: all of them where the environment says
-// CI=true, few where somebody waits for the result.
+// Cases returns how many cases a test that takes long tries: all of them with CI=true in the environment,
+// few without.
 func Cases(all, few int) int {
 	if os.Getenv("CI") == "true" {
 		return all

@@ -99,7 +99,7 @@ type Store struct {
 	lacking sync.Map    // keys are scripts that a server lacks, as *script, until one gets their text
 	dialing atomic.Bool // connect is making a connection
 
-	ahead atomic.Int64 // of our clock is Redis', ns, by the latest beat or call that was told so
+	ahead atomic.Int64 // of our clock is Redis', ns, by the latest beat or call that measured it
 }
 
 // NewStore returns a store that uses rdb. It does not call Redis yet. The

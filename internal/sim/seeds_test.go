@@ -307,12 +307,12 @@ func TestSimExactScripts(t *testing.T) {
 	if strconv.IntSize < 64 {
 		t.Skip("the embedded Redis answers integers that fit into an int: needs 64 bits")
 	}
-	simSeeds(t, miniHost, seedRange(*simSeed, max(*simRuns/20, limittest.Cases(3, 1))), (*sim).withExact, (*sim).withoutCharges)
+	simSeeds(t, miniHost, seedRange(*simSeed, max(*simRuns/20, limittest.Cases(3, 2))), (*sim).withExact, (*sim).withoutCharges)
 }
 
 // TestSimExactRealScripts is the same with a redis-server.
 func TestSimExactRealScripts(t *testing.T) {
-	simSeeds(t, realHost(t), seedRange(*simSeed, max(*simRuns/20, limittest.Cases(3, 1))), (*sim).withExact, (*sim).withoutCharges)
+	simSeeds(t, realHost(t), seedRange(*simSeed, max(*simRuns/20, limittest.Cases(3, 2))), (*sim).withExact, (*sim).withoutCharges)
 }
 
 // TestSimScripts plays seeds with the real scripts beside the model: whatever
@@ -322,12 +322,12 @@ func TestSimScripts(t *testing.T) {
 	if strconv.IntSize < 64 {
 		t.Skip("the embedded Redis answers integers that fit into an int: needs 64 bits")
 	}
-	simSeeds(t, miniHost, append(seedRange(*simSeed, max(*simRuns/20, limittest.Cases(3, 1))), keptWithScripts...))
+	simSeeds(t, miniHost, append(seedRange(*simSeed, max(*simRuns/20, limittest.Cases(3, 2))), keptWithScripts...))
 }
 
 // TestSimRealScripts is the same with a redis-server.
 func TestSimRealScripts(t *testing.T) {
-	simSeeds(t, realHost(t), append(seedRange(*simSeed, max(*simRuns/20, limittest.Cases(3, 1))), keptWithScripts...))
+	simSeeds(t, realHost(t), append(seedRange(*simSeed, max(*simRuns/20, limittest.Cases(3, 2))), keptWithScripts...))
 }
 
 // TestSimKept plays the seeds that once failed.
