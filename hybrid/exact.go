@@ -46,7 +46,7 @@ func (l *Limiter) TakeExact(ctx context.Context, key string, rule *limit.Rule, n
 		return l.Take(key, rule, 0), nil
 	}
 	var few [table.FewChecks]limit.Check
-	v, err := l.takeExactly(ctx, decision.AppendParts(few[:0], key, rule, n))
+	v, err := l.takeExactly(ctx, decision.AppendParts(few[:0], key, rule, n), nil)
 	return v.Result, err
 }
 
@@ -60,30 +60,30 @@ func (l *Limiter) TakeAllExact(ctx context.Context, checks ...limit.Check) (limi
 		}
 	}
 	all, of := decision.Expand(checks)
-	v, err := l.takeExactly(ctx, all)
-	return decision.Original(v, of), err
+	return l.takeExactly(ctx, all, of)
 }
 
-// takeExactly is TakeAllExact of checks that are valid, and not of combined rules.
-func (l *Limiter) takeExactly(ctx context.Context, checks []limit.Check) (limit.AllResult, error) {
+// takeExactly is TakeAllExact of what [decision.Expand] returned for valid checks.
+func (l *Limiter) takeExactly(ctx context.Context, checks []limit.Check, of []int) (limit.AllResult, error) {
 	switch {
 	case len(checks) == 0:
 		return decision.None(), nil
 	case l.closed.Load():
 		return decision.Refused(checks, -1, decision.Failed), fmt.Errorf("hybrid: take: %w", limit.ErrClosed)
 	case l.driver == nil:
-		return l.TakeAll(checks...), nil
+		return decision.Original(l.TakeAll(checks...), of), nil
 	}
 	if by, err := l.driver.store.Together(checks); err != nil {
-		v := decision.Refused(checks, by, decision.Failed)
+		v, err := decision.Unfit(checks, of, by, err)
 		l.CountInvalid(v.Rule)
-		v.Source = limit.SourceInvalid
 		return v, fmt.Errorf("hybrid: take: %w", err)
 	}
-	if v, known := l.knows(checks); known {
-		return v, nil
+	v, known := l.knows(checks)
+	var err error
+	if !known {
+		v, err = l.askExactly(decision.Given(ctx), checks)
 	}
-	return l.askExactly(decision.Given(ctx), checks)
+	return decision.Original(v, of), err
 }
 
 // knows decides checks if Redis need not be asked: in an outage, or if this node knows that it would

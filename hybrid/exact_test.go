@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -339,6 +340,12 @@ func TestExactErrors(t *testing.T) {
 			if res, err := c.ask(); !errors.Is(err, c.want) || res.Allowed || c.want == nil && (err != nil || res.RetryAfter != limit.Never) {
 				t.Errorf("%s: %+v, %v", name, res, err)
 			}
+		}
+		// The first check is two for Redis. The error and the answer have the caller's number of the bad one.
+		v, err := l.TakeAllExact(bg, limit.Check{Key: "q", Rule: several}, limit.Check{Key: "k", Rule: longTen},
+			limit.Check{Key: "k", Rule: limit.Must(limit.SlidingWindow("ten", 10, time.Hour))})
+		if err == nil || !strings.Contains(err.Error(), "check 2: ") || v.By != 2 || v.Source != limit.SourceInvalid || v.RetryAfter != limit.Never {
+			t.Errorf("other shape behind a combined rule: %+v, %v", v, err)
 		}
 		if res, err := l.TakeExact(bg, "k", longTen, 0); err != nil || !res.Allowed {
 			t.Errorf("no units: %+v, %v", res, err)

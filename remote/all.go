@@ -47,7 +47,8 @@ func (l *Limiter) TakeAll(ctx context.Context, checks ...limit.Check) (limit.All
 	}
 	all, of := decision.Expand(checks)
 	if by, err := l.store.Together(all); err != nil {
-		return decision.Original(decision.Refused(all, by, decision.Invalid), of), redisstore.Wrap(err)
+		v, err := decision.Unfit(all, of, by, err)
+		return v, redisstore.Wrap(err)
 	}
 	if len(all) == 0 {
 		v := decision.None()

@@ -217,6 +217,16 @@ func TestTakeAllBadQuestions(t *testing.T) {
 	if v, err := l.TakeAll(ctx, slices.Repeat([]limit.Check{good}, MaxChecks+1)...); err == nil || v.Allowed || v.By != -1 {
 		t.Errorf("too many: %+v, %v", v, err)
 	}
+	// An invalid check is named before there are too many.
+	if v, err := l.TakeAll(ctx, append(slices.Repeat([]limit.Check{good}, MaxChecks+1), limit.Check{Key: "k"})...); !errors.Is(err, limit.ErrNilRule) || v.By != MaxChecks+1 {
+		t.Errorf("too many, and no rule: %+v, %v", v, err)
+	}
+	// The first check is two for Redis. The error and the answer have the caller's number of the bad one.
+	two := limit.Must(limit.Parse("two", "10/s, 100/m"))
+	if v, err := l.TakeAll(ctx, limit.Check{Key: "q", Rule: two}, good, limit.Check{Key: "k", Rule: funnel(t, 10, 2, time.Hour)}); err == nil ||
+		!strings.Contains(err.Error(), "remote: check 2: ") || v.By != 2 || v.Source != limit.SourceInvalid {
+		t.Errorf("another shape behind a combined rule: %+v, %v", v, err)
+	}
 	if v, err := l.TakeAll(ctx); err != nil || !v.Allowed || v.By != -1 || v.Rule != nil {
 		t.Errorf("none: %+v, %v", v, err)
 	}

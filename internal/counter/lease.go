@@ -61,24 +61,22 @@ const (
 // the rule can have none: for a sliding log, and for a bucket of which one unit does not fit into a
 // word.
 func newLease(rule *limit.Rule, now int64, src limit.Source, epoch *epoch, made uint32) *lease {
-	k := &arith.Of(rule).Ticks
+	k, span := &arith.Of(rule).Ticks, int64(windowSpan)
 	if now < 0 || now > leaseLatest {
 		return nil
 	}
-	l := &lease{rule: rule, perNS: k.PerNS, one: k.One, full: min(k.Full, timeMost/2), epoch: epoch, made: made, source: src}
-	switch {
-	case k.PerNS != 0:
-		l.span = min(k.Most, timeMost/2/k.PerNS)
-		if l.span < leaseShortest || l.one > timeMost/2 {
+	if k.PerNS != 0 {
+		span = min(k.Most, timeMost/2/k.PerNS)
+		if span < leaseShortest || k.One > timeMost/2 {
 			return nil
 		}
-	case !algorithm.IsWindow(rule):
+	} else if !algorithm.IsWindow(rule) {
 		return nil // a leaky bucket whose numbers are too large for ticks, or a log
-	default:
-		l.span = windowSpan
 	}
-	l.base = max(now-min(leaseSlack, l.span/8), 0)
-	return l
+	return &lease{
+		rule: rule, perNS: k.PerNS, one: k.One, full: min(k.Full, timeMost/2), epoch: epoch, made: made, source: src,
+		span: span, base: max(now-min(leaseSlack, span/8), 0),
+	}
 }
 
 // fits reports whether l can be granted to a key that was asked at last: at least half of its span

@@ -1,6 +1,8 @@
 package decision
 
 import (
+	"fmt"
+
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -33,6 +35,16 @@ func Original(v limit.AllResult, of []int) limit.AllResult {
 		v.By = of[v.By]
 	}
 	return v
+}
+
+// Unfit returns the answer to what Expand returned if check by is why it cannot be decided together, -1: no
+// single one is, and adds to err which check that is of those that Expand was given.
+func Unfit(all []limit.Check, of []int, by int, err error) (limit.AllResult, error) {
+	v := Original(Refused(all, by, Invalid), of)
+	if v.By >= 0 {
+		err = fmt.Errorf("check %d: %w", v.By, err)
+	}
+	return v, err
 }
 
 func expand(checks []limit.Check) (all []limit.Check, of []int) {

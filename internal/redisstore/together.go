@@ -24,16 +24,16 @@ func (s *Store) Together(checks []limit.Check) (by int, err error) {
 	buckets := 0
 	for i, q := range checks {
 		if shard, first := s.keys.Shard(q.Key), s.keys.Shard(checks[0].Key); s.apart && shard != first {
-			return i, fmt.Errorf("check %d: %w: its key %s is in shard %d, that of check 0 in shard %d, and servers that share the shards decide on one at a time",
-				i, limit.ErrUnsupported, escape.Quote(q.Key), shard, first)
+			return i, fmt.Errorf("%w: its key %s is in shard %d, that of check 0 in shard %d, and servers that share the shards decide on one at a time",
+				limit.ErrUnsupported, escape.Quote(q.Key), shard, first)
 		}
 		if buckets += arith.Of(q.Rule).Kept + 1; buckets > maxBuckets {
-			return i, fmt.Errorf("check %d: %w: more than %d buckets in one call", i, limit.ErrUnsupported, maxBuckets)
+			return i, fmt.Errorf("%w: more than %d buckets in one call", limit.ErrUnsupported, maxBuckets)
 		}
 	}
 	if i := decision.Mistaken(checks); i >= 0 {
-		return i, fmt.Errorf("check %d: %w: an earlier one counts its key under a rule of the same name but another rate, period, calendar or number of buckets; give each limit a name of its own",
-			i, limit.ErrUnsupported)
+		return i, fmt.Errorf("%w: an earlier one counts its key under a rule of the same name but another rate, period, calendar or number of buckets; give each limit a name of its own",
+			limit.ErrUnsupported)
 	}
 	return -1, nil
 }

@@ -214,8 +214,8 @@ var grantMutants = []mutant{
 		name:   "a-unit-wraps",
 		breaks: "There is a lease of a leaky bucket of which one unit has no room in a word.",
 		at:     "internal/counter newLease",
-		old:    `l.span < leaseShortest || l.one > timeMost/2`,
-		new:    `l.span < leaseShortest`,
+		old:    `span < leaseShortest || k.One > timeMost/2`,
+		new:    `span < leaseShortest`,
 		by:     counters("TestNoLeaseWithoutRoom"),
 	},
 	{
