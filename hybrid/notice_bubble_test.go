@@ -68,6 +68,7 @@ func TestNoticeRefusesAtOnce(t *testing.T) {
 		for a.Allow("seen", rule) { // the first is decided without knowing of that of b
 			time.Sleep(5 * time.Millisecond)
 		}
+		b.net.set(func(n *network) { n.lag = time.Millisecond }) // no answer comes between the checks
 		for _, key := range []string{"new", "seen"} {
 			asked := func(what string) string { return key + ", " + what }
 			res := b.Peek(key, rule)
@@ -194,6 +195,7 @@ func TestNoticeAndWaiters(t *testing.T) {
 		a, b := nodes[0], nodes[1]
 		a.useUp(t, "waited for", rule)
 		a.useUp(t, "reserved", rule)
+		b.net.set(func(n *network) { n.lag = time.Millisecond }) // no answer comes between the calls
 		for _, key := range []string{"waited for", "reserved"} { // b has not asked Redis for them yet
 			wantNotice(t, key, b.Take(key, rule, 1))
 		}
