@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// steady reports whether the readings of c never go back, because nobody can set it: it
-// is [System], [Coarse] or what [Forward] returns.
+// steady reports whether the readings of c never go back: it is [System], [Coarse] or
+// what [Forward] returns, and none of these can be set.
 func steady(c Clock) bool {
 	switch c.(type) {
 	case System, *Coarse, *forward:
@@ -16,7 +16,7 @@ func steady(c Clock) bool {
 }
 
 // Forward returns a clock that shows what c shows, or [System] if c is nil, and never goes
-// back: when somebody sets c back, it stands still until c has caught up.
+// back: when c is set back, it stands still until c has caught up.
 func Forward(c Clock) Clock {
 	if c = Or(c); steady(c) {
 		return c
@@ -24,7 +24,7 @@ func Forward(c Clock) Clock {
 	return &forward{of: c}
 }
 
-// forward is a clock that nobody can set back.
+// forward is a clock that cannot be set back.
 type forward struct {
 	of     Clock
 	latest atomic.Int64

@@ -81,7 +81,7 @@ func TestTakeTellsTheState(t *testing.T) {
 	})
 }
 
-// A counter with a generation lives on for a while when it is only read, because who asks knows the
+// A counter with a generation lives on for a while when it is only read, because the caller knows the
 // generation from then on. Another one does not.
 func TestTakeKeepsTheGeneration(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *backend) {

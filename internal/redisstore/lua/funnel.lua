@@ -9,7 +9,7 @@ function funnel.read(key, at)
   return {
     key = key, kind = funnel, rate = arg[at], fus = arg[at + 1] + 0, frem = arg[at + 2] + 0, horizon = arg[at + 3] + 0,
     ask = arg[at + 4] + 0, rest = arg[at + 5] + 0, own = 0, own_rest = 0,
-    D = 0, st = false, us = 0, rem = 0, told = false, dry = false,
+    D = 0, st = false, us = 0, rem = 0, admitted = false, dry = false,
   }, at + 6
 end
 

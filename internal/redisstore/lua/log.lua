@@ -8,7 +8,7 @@ kinds.l = log
 function log.read(key, at)
   return {
     key = key, kind = log, limit = ARGV[at] + 0, width = ARGV[at + 1] + 0,
-    ask = ARGV[at + 2] + 0, rest = 0, own = 0, own_rest = 0, all = 0, count = 0, found = false, told = false, dry = false,
+    ask = ARGV[at + 2] + 0, rest = 0, own = 0, own_rest = 0, all = 0, count = 0, found = false, admitted = false, dry = false,
   }, at + 3
 end
 
@@ -72,7 +72,7 @@ end
 
 function log.tell(q, now)
   local wait = 0
-  if q.told == '0' and q.ask <= q.limit then
+  if q.admitted == '0' and q.ask <= q.limit then
     wait = log.leaves(q, q.all - q.count + (q.found + q.ask - q.limit) - 1, now)
   end
   return int(q.count), int(wait), int(log.lasts(q, now))

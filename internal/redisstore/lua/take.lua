@@ -3,7 +3,7 @@
 --
 -- KEYS[i] the counter of check i; one may occur more than once
 -- ARGV    a mode: "0" reads, "1" books, "s" books given amounts (see below), "m" takes what is
---         left of the only check's counter; behind it "+" to be told the generations as well.
+--         left of the only check's counter; behind it "+" for the generations as well.
 --         Then per check its kind and
 --   f  rate, capacity us, capacity rem, horizon ms, what is asked for (a cost: us, rem). A
 --      capacity above that of the rule books ahead
@@ -48,11 +48,11 @@ for i = 1, n do
     return { 'e', why, int(i - 1) }
   end
   if mode == 'm' then
-    q.told = int(kind.left(q, at))
-    fits = q.told ~= '0'
+    q.admitted = int(kind.left(q, at))
+    fits = q.admitted ~= '0'
   else
     fits = kind.fits(q)
-    q.told = fits and '1' or '0'
+    q.admitted = fits and '1' or '0'
   end
   admitted = admitted and (fits or q.dry)
   if times then
@@ -70,7 +70,7 @@ local steps = not book and {} or not logs and { 'book' } or { n > 1 and 'prove' 
 for _, step in ipairs(steps) do
   for i = 1, n do
     local q = asked[i]
-    local run = q.told ~= '0' and q.own + q.own_rest > 0 and (step == 'prove' and kinds.l.prove or q.kind[step])
+    local run = q.admitted ~= '0' and q.own + q.own_rest > 0 and (step == 'prove' and kinds.l.prove or q.kind[step])
     if run then
       if times and times[q.key] > 1 then -- another check may have written it
         q.kind.look(q, now)
@@ -81,7 +81,7 @@ for _, step in ipairs(steps) do
 end
 local q = asked[1]
 if n == 1 and not more then
-  return { book and '1' or '0', int(now), q.told, q.kind.tell(q, now) }
+  return { book and '1' or '0', int(now), q.admitted, q.kind.tell(q, now) }
 end
 local answer = { book and '1' or '0', int(now) }
 for i = 1, n do
@@ -89,11 +89,11 @@ for i = 1, n do
   if times and times[q.key] > 1 then
     q.kind.look(q, now)
   end
-  for _, v in ipairs({ q.told, q.kind.tell(q, now) }) do
+  for _, v in ipairs({ q.admitted, q.kind.tell(q, now) }) do
     answer[#answer + 1] = v
   end
   if more then
-    if not book then -- who asks knows the generation from now on
+    if not book then -- the caller knows the generation from now on
       remember(q.key, now, now, q.st.gen, q.horizon)
     end
     answer[#answer + 1] = int(q.st.gen) .. ' ' .. int(q.st.born) .. (q.st.converted and ' 1' or ' 0')

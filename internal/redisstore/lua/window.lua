@@ -28,7 +28,7 @@ function window.read(key, at)
   local width = tonumber(arg[at + 1])
   return {
     key = key, kind = window, limit = arg[at] + 0, width = width, calendar = not width and arg[at + 1], kept = arg[at + 2] + 0,
-    horizon = arg[at + 3] + 0, ask = arg[at + 4] + 0, rest = 0, own = 0, own_rest = 0, st = false, elapsed = 0, told = false, dry = false,
+    horizon = arg[at + 3] + 0, ask = arg[at + 4] + 0, rest = 0, own = 0, own_rest = 0, st = false, elapsed = 0, admitted = false, dry = false,
   }, at + 5
 end
 
