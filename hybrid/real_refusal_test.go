@@ -141,9 +141,11 @@ func TestRealReadOnly(t *testing.T) {
 	})
 	conserved(t, l, true)
 	all.match(t, b)
-	// Each connection in the pool may have to find out for itself.
-	if warn, _ := log.count(slog.LevelWarn); warn < 1 || warn > 3 || !strings.Contains(log.text(), "readonly") {
-		t.Errorf("log:\n%s", log.text())
+	// Each connection in the pool may have to find out for itself. A line has the reason with which
+	// its outage began: while a server becomes a replica it may not answer in time.
+	text := log.text()
+	if warn, _ := log.count(slog.LevelWarn); warn < 1 || warn > 3 || !strings.Contains(text, "readonly") && !strings.Contains(text, "timeout") {
+		t.Errorf("log:\n%s", text)
 	}
 }
 
