@@ -161,12 +161,13 @@ func eval[T any](t *testing.T, b *tab, expression string) T {
 	return v
 }
 
-// until waits for an expression to become true in the page. It survives that the page is replaced.
+// until waits for an expression to become true in a page that is loaded to its end: what is read of
+// the page next is there then. It survives that the page is replaced.
 func (b *tab) until(t *testing.T, expression string) {
 	t.Helper()
 	for deadline := time.Now().Add(within); ; time.Sleep(50 * time.Millisecond) {
 		ctx, cancel := context.WithTimeout(b.ctx, within)
-		is, err := chromedp.Run(ctx, chromedp.Evaluate[bool](expression))
+		is, err := chromedp.Run(ctx, chromedp.Evaluate[bool](`document.readyState === "complete" && (`+expression+`)`))
 		cancel()
 		if err == nil && is {
 			return
