@@ -129,8 +129,8 @@ func (f *LeakyBucket) Refund(r *arith.Rule, now, n, w int64, cost, least arith.S
 	if w != MultiplierOpen { // with MultiplierOpen pending units are not in the view
 		withdrawn = min(withdrawn, (held+hidden+w-1)/w)
 	}
-	if reported && w == 1 {
-		withdrawn = min(withdrawn, r.Whole(cost)) // the fraction of a unit is subtracted from reported units
+	if whole := r.Whole(cost); reported && w == 1 && whole < withdrawn && !r.Sub(f.reported(r, 1), at).Less(r.Sub(cost, r.Cost(whole))) {
+		withdrawn = whole // the fraction of a unit is subtracted from reported units
 	}
 	multiplied := Times(withdrawn, w)
 	if hidden > 0 {

@@ -47,6 +47,13 @@ type State interface {
 	// limit has become larger: a cost that the old limit had capped counts up to the new limit.
 	SetMultiplier(r *arith.Rule, now, was, is int64)
 
+	// Trace returns what to remember when the counter is dropped, the zero Trace if nothing counts.
+	// full: one more unit would be refused.
+	Trace(r *arith.Rule, now, multiplier int64, full bool) Trace
+	// Resume makes a new state count what was remembered of another under the same rule: as units
+	// that Redis has answered if shared is set, otherwise as units of this process.
+	Resume(r *arith.Rule, now int64, t Trace, shared bool)
+
 	// The methods that leases use.
 
 	// Spare returns how many units a lease may have at most; 0: grant no lease.
@@ -84,6 +91,8 @@ type State interface {
 	// FullUntil reports whether the known part leaves no room for one unit at now. until is when
 	// one unit fits, if no other comes before.
 	FullUntil(r *arith.Rule, now int64) (until int64, full bool)
+	// ForgetKnown clears the known part.
+	ForgetKnown(r *arith.Rule, multiplier int64)
 	// Blank reports whether nothing of the known part counts any more.
 	Blank(now int64) bool
 	// Settle applies an answer of Redis: what was sent is booked.

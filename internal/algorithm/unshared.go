@@ -22,6 +22,7 @@ func (unshared) KnownState(*arith.Rule, int64) (level arith.Span, buckets []repo
 }
 func (unshared) KnownUnits(*arith.Rule, int64) int64                  { return 0 }
 func (unshared) FullUntil(*arith.Rule, int64) (int64, bool)           { return 0, false }
+func (unshared) ForgetKnown(*arith.Rule, int64)                       {}
 func (unshared) Blank(int64) bool                                     { return true }
 func (unshared) Settle(*arith.Rule, report.Answer, int64) (s Settled) { return s }
 func (unshared) KeepSent(*arith.Rule, int64)                          {}

@@ -13,18 +13,19 @@ import (
 // replaces it only when a later reading excludes it. With a smaller offset, units would leave the
 // window early as soon as a better reading moves it ahead. Even so, a report that is sent at once
 // is not ahead of Redis' clock when it arrives there. If the window used a guess, its newest bucket
-// is the one of the latest check.
+// is the one of the latest check. A guess replaces another one only for a calendar, which must not begin at a
+// wrong midnight.
 func (w *Window) Follow(r *arith.Rule, now, last, multiplier int64, clock Clock) {
 	if clock.WentBack {
 		w.wentBack(r, clock.BackTo)
 	}
-	if !clock.Sure || w.sure && clock.mayBe(w.off) {
+	if w.sure && (!clock.Sure || clock.mayBe(w.off)) || !clock.Sure && (r.Calendar == nil || clock.Off == w.off) {
 		return
 	}
 	if !w.sure && last != math.MinInt64 {
 		now = min(now, last)
 	}
-	if w.rebase(r, now, clock.Off, clock.Slack) {
+	if w.rebase(r, now, clock.Off, clock.Slack, clock.Sure) {
 		w.sum(r, multiplier)
 	}
 }
@@ -39,10 +40,10 @@ func (w *Window) Follow(r *arith.Rule, now, last, multiplier int64, clock Clock)
 //
 // If the window uses a guess, its newest bucket must be that of now. The caller must call sum if
 // rebase returns true.
-func (w *Window) rebase(r *arith.Rule, now, off, slack int64) (moved bool) {
+func (w *Window) rebase(r *arith.Rule, now, off, slack int64, sure bool) (moved bool) {
 	ahead := off - w.off
 	first := !w.sure
-	w.off, w.sure = off, true
+	w.off, w.sure = off, sure
 	switch {
 	case first:
 		w.move(r, r, now, ahead)
@@ -88,7 +89,7 @@ func (w *Window) agree(r *arith.Rule, a report.Answer) {
 // right from now on, see rebase.
 func (w *Window) read(r *arith.Rule, at, server int64) {
 	if !w.sure {
-		w.rebase(r, at, server-at, 0)
+		w.rebase(r, at, server-at, 0, true)
 		w.moved = false
 	}
 }

@@ -128,7 +128,7 @@ func (w *Window) GiveBack(*arith.Rule) (expired int64) {
 func (w *Window) Renew(r *arith.Rule, a report.Answer, multiplier int64) (withdrawn int64) {
 	w.read(r, a.At, a.ServerNow)
 	w.agree(r, a)
-	w.late = false
+	w.late, w.moved = false, false
 	withdrawn, w.pendUnits = w.pendUnits, 0
 	for i := range w.list {
 		b := &w.list[i]

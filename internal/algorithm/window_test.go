@@ -63,3 +63,25 @@ func TestOldestBucketIsMultiplied(t *testing.T) {
 		}
 	}
 }
+
+// After a reset a window tells Redis again what it was told, also if Redis' clock was set back before.
+//
+// Fault 116: a clock that was set back, a key that was set, and lost.
+func TestSetAfterTheClockWentBack(t *testing.T) {
+	r, now := arith.Of(windowRule(t, 1000, 10*time.Second, 10)), int64(1e15)
+	second := int64(time.Second)
+	w := new(Window)
+	w.Begin(r, now, 0, true)
+	state := func(id, units int64) report.State {
+		return report.State{Buckets: []report.Bucket{{ID: id, Units: units}}}
+	}
+	w.Settle(r, report.Answer{State: state(now/second, 4), Now: now, At: now, ServerNow: now, Floor: true}, 1)
+	w.Follow(r, now, now, 1, Clock{Off: -5 * second, Sure: true, WentBack: true, BackTo: now - 5*second})
+	if _, known := w.KnownState(r, now); known != nil {
+		t.Errorf("it is known in which buckets the units are: %v", known)
+	}
+	w.Renew(r, report.Answer{State: state(now/second-5, 3), Now: now, At: now, ServerNow: now - 5*second}, 1)
+	if _, known := w.KnownState(r, now); len(known) != 1 || known[0].Units != 3 {
+		t.Errorf("known after a reset: %v", known)
+	}
+}

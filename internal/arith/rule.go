@@ -15,6 +15,7 @@ type Rule struct {
 	Hash     uint64 // of name and algorithm, the same in every process; different rules may share it
 	NameHash uint64 // of the name alone
 	Limit    int64  // or the capacity of a leaky bucket, in units
+	MadeUp   bool   // a client has made up the rule, and may make up any number of names
 
 	Units  int64         // leaky bucket: units leaked per Period; 0 for all others
 	Period time.Duration // leaky bucket: of its leak; otherwise the window as asked for

@@ -41,6 +41,9 @@ type State struct {
 	// rate or bucket length. The units of a window may have moved by up to one bucket of that
 	// length.
 	Converted bool
+	// Waiting is Redis' time in µs until which callers wait who have booked a leaky bucket ahead; 0:
+	// none waits.
+	Waiting int64
 	// Forgiven is how many units of the report's Debt were not booked.
 	Forgiven int64
 }
@@ -57,6 +60,8 @@ type Answer struct {
 	Sent      int64       // our time at which the exchange began, ns
 	Announce  bool        // units were booked now, and not for the first time after an outage
 	Returned  bool        // the report had refunds
+	Applied   bool        // the report was applied now, not by an earlier attempt
+	Own       int64       // units that the call has booked, if it was no report
 
 	// The counter sets these before it applies the answer to what it counts.
 	Now        int64 // our time now, ns
@@ -87,8 +92,9 @@ type Report struct {
 	// Units, and at most as much as it counts. A refund begins a new generation.
 	Back        arith.Span
 	BackBuckets []Bucket
-	// BackTop is the level of a leaky bucket above which Back is not subtracted: other nodes have
-	// booked behind the refunded units, unknown to the sender, and keep their times.
+	// BackTop is the level of a leaky bucket above which Back is not subtracted while callers wait who
+	// have booked ahead: they have booked behind the refunded units, on other nodes, and keep their
+	// times.
 	BackTop arith.Span
 	// BackGen is the generation of the key in which the units were refunded. What a reset since has
 	// cleared is not subtracted again.
@@ -99,6 +105,10 @@ type Report struct {
 	// that: what others have booked stays.
 	Debt    int64
 	Ceiling arith.Span
+
+	// Waits, for a leaky bucket, is for how long callers wait who have booked units ahead, in this
+	// report or an earlier one; 0: none waits.
+	Waits time.Duration
 
 	// Restore first merges Known into the counter, to restore lost data. The result is of the later
 	// generation. The content of each counts if it is of that generation or was born since it
