@@ -2,9 +2,11 @@ package counter
 
 import (
 	"slices"
+	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/algorithm"
 	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -19,11 +21,13 @@ import (
 //
 // In a shared bucket, only the other nodes know which of their bookings wait. A booking keeps the
 // level above the capacity until it is due, and no node lowers the level further while a booking
-// may wait. So no booking waits if the level is within the capacity. If the level is above it, only
-// the end of the queue is refunded, and only if no other node has booked behind or between.
+// may wait. So no booking waits if the level is within the capacity. If the level is above it, Redis
+// says until when bookings wait. While they do, only the end of the queue is refunded, and only if no
+// other node has booked behind or between.
 type Booking struct {
-	n   int64 // units that were not refunded
-	due int64 // when they may be used, ns
+	n   int64      // units that were not refunded
+	due int64      // when they may be used, ns
+	at  arith.Span // due before it was rounded up
 	// resets is how often the counter had been reset or set when this was booked.
 	resets uint32
 
@@ -73,6 +77,9 @@ func (c *Counter) noteBookingLocked(now, n int64, begin arith.Span, res limit.Re
 	}
 	if b.leaks = c.leaky() != nil; b.leaks {
 		b.begin, b.end = begin.Max(arith.Span{NS: now}), c.viewLocked()
+		if b.at = (arith.Span{NS: now}); b.due > now {
+			b.at = c.rule().Sub(b.end, c.rule().Full)
+		}
 		c.tidyLocked(now)
 		c.enqueueLocked(b)
 	} else {
@@ -101,7 +108,7 @@ func (c *Counter) enqueueLocked(b *Booking) {
 // for how long each does.
 func (c *Counter) tidyLocked(now int64) {
 	h := c.withHistory()
-	over := c.viewLocked().NS < now && c.unsyncedUnits() == 0 && !c.state().HasReturns()
+	over := c.viewLocked().NS < now && c.unsyncedUnits() == 0 && !c.returnsLocked()
 	h.booked = slices.DeleteFunc(h.booked, func(b *Booking) bool {
 		n, _ := b.still(c.rule(), now)
 		b.dropped = !b.waits(now) && (n == 0 || over)
@@ -120,7 +127,7 @@ func (c *Counter) leastLocked(now int64) (least arith.Span) {
 		switch {
 		case !b.waits(now):
 		case c.link() == nil:
-			least = c.rule().Add(least.Max(arith.Span{NS: b.due}), c.rule().Cost(b.n))
+			least = c.rule().Add(least.Max(b.at), c.rule().Cost(b.n))
 		default:
 			least = least.Max(b.end)
 		}
@@ -128,9 +135,33 @@ func (c *Counter) leastLocked(now int64) (least arith.Span) {
 	return least
 }
 
-// fullLocked reports whether a booking may wait in a shared leaky bucket, on any node.
+// fullLocked reports whether a booking may wait in a shared leaky bucket, on any node. A level above
+// the capacity alone does not mean that: nodes that admit at the same moment may exceed the limit, and
+// so does a debt.
 func (c *Counter) fullLocked(now int64) bool {
-	return c.link() != nil && c.rule().Add(arith.Span{NS: now}, c.rule().Full).Less(c.viewLocked())
+	if c.link() == nil || now >= c.past().waiting && c.leastLocked(now) == (arith.Span{}) {
+		return false
+	}
+	return c.rule().Add(arith.Span{NS: now}, c.rule().Full).Less(c.viewLocked())
+}
+
+// waitsLocked returns for how long callers of this node wait who have booked ahead.
+func (c *Counter) waitsLocked(now int64) (d time.Duration) {
+	for _, b := range c.past().booked {
+		if b.waits(now) {
+			d = max(d, time.Duration(b.due-now))
+		}
+	}
+	return d
+}
+
+// waitLocked records until when callers wait who have booked ahead on any node, by an answer.
+func (c *Counter) waitLocked(a report.Answer) {
+	if a.Waiting > 0 {
+		c.withHistory().waiting = a.At + a.Slack + (a.Waiting-a.ServerNow/1000)*1000
+	} else if c.history != nil {
+		c.history.waiting = 0
+	}
 }
 
 // toHandBackLocked returns how many units to refund now that b is cancelled, as far as no booking
@@ -225,6 +256,7 @@ func (c *Counter) restoredLocked(was arith.Span) {
 func (c *Counter) reshapeBookingsLocked(old, rule *arith.Rule, now int64) {
 	for _, b := range c.past().booked {
 		b.begin, b.end = algorithm.Convert(old, rule, now, b.begin), algorithm.Convert(old, rule, now, b.end)
+		b.at = arith.Span{NS: b.due} // callers keep their times
 	}
 }
 
@@ -251,7 +283,8 @@ func (c *Counter) dropHistoryLocked(now int64) {
 	}
 	c.tidyLocked(now)
 	h := c.history
-	if len(h.booked) > 0 || h.gen != 0 || h.witness > now || max(h.clockGap, -h.clockGap) >= leastClockGap || c.state().HasReturns() {
+	h.unlearnt = nil // its units do not count any more
+	if len(h.booked) > 0 || h.gen != 0 || h.witness > now || max(h.clockGap, -h.clockGap) >= leastClockGap || h.waiting > now || h.ended != nil || c.state().HasReturns() {
 		h.keepUntil = now + int64(c.rule().Horizon())/8 // not at each check: there may be many bookings
 		return
 	}
@@ -266,9 +299,14 @@ type history struct {
 	witness   int64      // until then views from before a reset that was made here could matter, ns
 	backGen   int64      // gen when the oldest refund was made that Redis has not acknowledged
 	clockGap  int64      // value of currentClockGap at the last answer for a leaky bucket
+	waiting   int64      // until when callers wait who have booked ahead, by Redis' last answer, ns
 	saidAt    int64      // when other nodes were last notified to ask, because units are booked ahead, ns
 	resets    uint32     // how often this counter was reset or set
 	booked    []*Booking // of a leaky bucket, in the order of due
+
+	unlearnt *unlearnt     // nil: none
+	returned uint32        // how often Redis has acknowledged refunds
+	ended    chan struct{} // closed when an exchange ends, see AwaitReturns; nil: no caller waits
 
 	keepUntil int64 // the history is not dropped before, ns
 }

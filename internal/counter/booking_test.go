@@ -147,6 +147,29 @@ func TestGivenUpByAll(t *testing.T) {
 	}
 }
 
+// The last reservation of several is cancelled: all of its units come back, also if a unit takes no whole
+// number of ns to leak.
+func TestLastReservationCancelled(t *testing.T) {
+	for seed := range uint64(300) {
+		for _, r := range funnelsOfAllShapes() {
+			for _, shared := range []bool{false, true} {
+				rng, now := rand.New(rand.NewPCG(seed, 82)), start.UnixNano()
+				c, _ := newAnswered(t, r, shared, now)
+				c.Ask(now, r.Limit(), r, true)
+				for range rng.IntN(9) {
+					c.Reserve(now, 1+rng.Int64N(r.Limit()), r, Terms{MaxDelay: int64(limit.MaxWindow)})
+					now += rng.Int64N(arith.Of(r).Cost(1).NS/10 + 1)
+				}
+				before, n := c.leaky().View, 1+rng.Int64N(r.Limit())
+				_, b, _ := c.Reserve(now, n, r, Terms{MaxDelay: int64(limit.MaxWindow)})
+				if back, _, _ := c.Cancel(now, r, b); back != n || c.leaky().View != before {
+					t.Fatalf("seed %d, %v, shared %t: %d of %d units come back", seed, r, shared, back, n)
+				}
+			}
+		}
+	}
+}
+
 // In an outage a reservation waits behind a request that is larger than the node's share. The
 // limit is raised, and the two count as more: the reservation can be cancelled all the same.
 func TestCancelledAfterTheLimitWasRaised(t *testing.T) {

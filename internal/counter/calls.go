@@ -49,10 +49,12 @@ func (c *Counter) Refund(now, n int64, rule *limit.Rule) (back, taken int64, ok 
 	if now, ok = c.enter(now, rule); !ok {
 		return 0, 0, false
 	}
+	owed := c.oweLocked(n)
+	n -= owed
 	back, taken = c.returnLocked(now, n, c.rule().Cost(n), !c.fullLocked(now))
 	c.loweredLocked(now)
 	c.unlockAndNote()
-	return back, taken, true
+	return back + owed, taken + owed, true
 }
 
 // Charge counts up to n units, whether they fit or not, and returns how many. A leaky bucket is
@@ -164,6 +166,9 @@ func (c *Counter) Renew(now int64, rule *limit.Rule, a report.Answer) (ok bool) 
 
 func (c *Counter) renewLocked(now int64, a report.Answer) (wake bool) {
 	h := c.voidBookingsLocked(now)
+	if u := h.unlearnt; u != nil && u.answer.Gen < a.Gen {
+		h.unlearnt = nil
+	}
 	c.notice = nil
 	c.mark(restoring)
 	c.note(voided, c.is(inFlight))
@@ -186,16 +191,3 @@ func (c *Counter) Touch(now int64, rule *limit.Rule) (ok bool) {
 	c.unlockAndNote()
 	return true
 }
-
-// Follow applies the mode of a link that c does not report to. If link is nil it changes nothing.
-func (c *Counter) Follow(link *Link, now int64) {
-	if link == nil {
-		return
-	}
-	c.lock(now)
-	defer c.unlock()
-	c.setMode(link.Part(-1).mode.Load())
-}
-
-// RefuseAll makes c refuse every check. Call it before the first check.
-func (c *Counter) RefuseAll() { c.setMode(packMode(MultiplierClosed, false)) }

@@ -16,6 +16,8 @@ func New(key string, rule *limit.Rule, hash uint64, link *Link, group *Group, no
 	part, off, sure := (*Part)(nil), int64(0), true
 	if link != nil {
 		part, off, sure = link.partOf(key)
+	} else if group != nil && arith.Of(rule).Calendar != nil {
+		off = group.wall.Load()
 	}
 	c := newCounter(rule, now, off, sure)
 	c.hash, c.group, c.part, c.last, c.born = hash, group, part, math.MinInt64, noAnswer
@@ -26,6 +28,9 @@ func New(key string, rule *limit.Rule, hash uint64, link *Link, group *Group, no
 	c.setMode(packMode(1, false))
 	if link != nil {
 		c.setUrgentAt(urgentFrom(rule.Limit(), link.nodes.Load()))
+		if part.newlyHears(now) {
+			c.setUrgentAt(1)
+		}
 		c.setMode(part.mode.Load())
 		c.freshAt = max(now, 0)
 		c.notice = link.kept(c, rule, part)
@@ -35,8 +40,8 @@ func New(key string, rule *limit.Rule, hash uint64, link *Link, group *Group, no
 
 // MakeUp returns a counter for one call about a key that has none. It decides as a new one, but
 // enters no queue of the link.
-func MakeUp(key string, rule *limit.Rule, link *Link, now int64) *Counter {
-	c := New(key, rule, 0, link, nil, now)
+func MakeUp(key string, rule *limit.Rule, link *Link, group *Group, now int64) *Counter {
+	c := New(key, rule, 0, link, group, now)
 	c.mark(inNormal)
 	return c
 }

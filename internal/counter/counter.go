@@ -48,15 +48,22 @@ type Counter struct {
 	// State of the exchange with Redis.
 	freshAt int64 // when Redis last answered, ns; before the first answer, when c was made
 	since   int64 // when the oldest unacknowledged unit was admitted, ns; 0: none
-	born    int64 // when Redis booked the newest unit, by its clock; noAnswer: no answer yet
+	born    int64 // when Redis booked the newest unit, by its clock; negative: no answer yet
 
 	history     *history        // nil: none
 	notice      *receivedNotice // from another node; nil: none
 	lingerUntil int64           // see lingerLocked, ns; 0: an urgent report does not wait
 }
 
-// noAnswer is the value of born before the first answer of Redis.
-const noAnswer = -1
+// The values of born before the first answer of Redis: nothing is known, or what was remembered, see
+// Resume.
+const (
+	noAnswer = -1
+	recalled = -2
+)
+
+// isAnsweredLocked reports whether Redis has answered.
+func (c *Counter) isAnsweredLocked() bool { return c.born >= 0 }
 
 // Rule returns the rule that c counts by: that of the latest call.
 func (c *Counter) Rule() *limit.Rule { return c.latestRule.Load() }
@@ -112,10 +119,10 @@ const (
 	denied                         // the latest check was refused by what Redis has answered
 	byNotice                       // the refusal that is about to be granted as a lease is due to a notice
 	hurried                        // the next urgent report does not linger: other nodes may start at the same instant
-	pressing                       // urgent, and twice as many units are pending as make a report urgent
-	listed                         // in the urgent queue of the reconciler, which has it once
 	held                           // the policy of the index holds it
 	revoked                        // no lease is granted before the next call of the counter, see Revoke
+
+	doublings = iota // the bits from here on: see doublingsOf, when c was last put into the urgent queue
 )
 
 // MaxKey is the length, in bytes, of the longest key that a counter keeps as it is, so that the

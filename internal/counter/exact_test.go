@@ -99,6 +99,8 @@ func TestLearnBesideOwnUnits(t *testing.T) {
 }
 
 // A counter learns nothing while it could not tell what that means.
+//
+// Fault 116: an answer that is late, and a clock that was set back.
 func TestLearnNothing(t *testing.T) {
 	for _, r := range smallRules(t) {
 		for name, before := range map[string]func(k *Counter, a *report.Answer){
@@ -113,6 +115,7 @@ func TestLearnNothing(t *testing.T) {
 				k.allow(noon, 1, r)
 				k.part.SetMode(1, false)
 			},
+			"before Redis' clock was set back": func(k *Counter, _ *report.Answer) { k.part.SetOffset(ahead-5000*ms, 1000) },
 			"of another shape": func(_ *Counter, a *report.Answer) {
 				a.Rule = limit.Must(limit.SlidingWindow(r.Name(), 10, time.Hour))
 				if r.Algorithm() == limit.AlgorithmFunnel {
@@ -133,7 +136,7 @@ func TestLearnNothing(t *testing.T) {
 			}
 		}
 		k := NewAlone("k", r, hearing(t), noon)
-		if _, ok := k.Drop(Partial, noon); !ok {
+		if _, ok := k.Drop(Used, noon); !ok {
 			t.Fatal("not dropped")
 		}
 		if _, ok := k.Learn(noon, report.Answer{Rule: r}); ok {
@@ -227,7 +230,7 @@ func TestRefuses(t *testing.T) {
 	}
 	r := smallRules(t)[0]
 	k := NewAlone("k", r, hearing(t), noon)
-	k.Drop(Partial, noon)
+	k.Drop(Used, noon)
 	if _, refused, ok := k.Refuses(noon, 11, r); ok || refused {
 		t.Error("a dropped counter refuses")
 	}
@@ -235,5 +238,152 @@ func TestRefuses(t *testing.T) {
 	k = NewAlone("k", dry, hearing(t), noon)
 	if res, refused, _ := k.Refuses(noon, 11, dry); !refused || !res.Allowed || !res.WouldRefuse {
 		t.Errorf("a dry run: %+v", res)
+	}
+}
+
+// own makes an answer one of a call that has booked units.
+func own(units int64) func(*report.Answer) { return func(a *report.Answer) { a.Own = units } }
+
+// What a call has booked while its answer could not be applied is handed back all the same, with the next
+// answer that can be: at most as many units as the calls have booked, and none that a reset has cleared.
+//
+// Fault 107: units of an exact check that are handed back while a report is under way, before Redis'
+// clock is known, after an outage, and while Redis cannot use the key.
+func TestHandBackBeforeItIsLearnt(t *testing.T) {
+	for _, r := range smallRules(t) {
+		for name, c := range map[string]struct {
+			before  func(k *Counter)
+			after   func(k *Counter)
+			between func(k *Counter)
+			answer  report.State // that ends the exchange, with used units
+			used    int64
+			want    int64 // are handed back in the end
+		}{
+			"in flight": {
+				before: func(k *Counter) { k.Refresh(); k.Collect(noon, Urgent) },
+				answer: report.State{Born: noonUS}, used: 5, want: 3,
+			},
+			"in flight, and booked before the report": {
+				before: func(k *Counter) { k.Refresh(); k.Collect(noon, Urgent) },
+				answer: report.State{Born: noonUS + 2}, used: 8, want: 3,
+			},
+			"without a clock": {
+				before: func(k *Counter) { k.part.SetOffset(0, -1) },
+				after:  func(k *Counter) { k.part.SetOffset(ahead, 0); k.Refresh(); k.Collect(noon, Normal) },
+				answer: report.State{Born: noonUS}, used: 5, want: 3,
+			},
+			"quarantined": {
+				before: func(k *Counter) { k.Refresh(); k.Collect(noon, Normal); k.Quarantine(noon, false) },
+				after:  func(k *Counter) { k.Requeue(); k.Collect(noon, Normal) },
+				answer: report.State{Born: noonUS + 2}, used: 8, want: 3,
+			},
+			"cleared by a reset of this node": {
+				before: func(k *Counter) { k.Refresh(); k.Collect(noon, Urgent) },
+				between: func(k *Counter) {
+					k.Renew(noon+2*ms, r, report.Answer{At: noon + ms, ServerNow: noon + ahead + ms, State: report.State{Gen: noonUS + 1000, Born: noonUS + 1000}})
+				},
+				answer: report.State{Gen: noonUS + 1000, Born: noonUS + 2000}, used: 2, want: 0,
+			},
+		} {
+			k := NewAlone("k", r, hearing(t), noon)
+			k.Refresh()
+			k.report(t, noon, 5, func(a *report.Answer) { a.Born = noonUS })
+			c.before(k)
+			k.learn(t, noon+ms, 7, report.State{Born: noonUS + 1}, own(2))
+			k.learn(t, noon+ms, 8, report.State{Born: noonUS + 1}, own(1)) // in the same µs
+			for _, n := range []int64{1, 2} {
+				if back, taken, _ := k.Refund(noon+ms, n, r); back != n || taken != n {
+					t.Errorf("%v, %s: %d of %d handed back, %d taken", r, name, back, n, taken)
+				}
+			}
+			if k.Owed() != 3 || !k.Pending() || k.Retention(noon+ms) < Kept {
+				t.Errorf("%v, %s: owes %d units", r, name, k.Owed())
+			}
+			if c.between != nil {
+				c.between(k)
+			}
+			if c.after != nil {
+				c.after(k)
+			}
+			k.answered(noon+3*ms, c.used, func(a *report.Answer) { a.State.Gen, a.State.Born = c.answer.Gen, c.answer.Born })
+			if k.Owed() != 0 {
+				t.Errorf("%v, %s: still owes %d units", r, name, k.Owed())
+			}
+			rep, _ := k.collect(noon+4*ms, Normal)
+			back := arith.Of(r).WholeUp(rep.Back)
+			for _, b := range rep.BackBuckets {
+				back += b.Units
+			}
+			if back != c.want {
+				t.Errorf("%v, %s: %d units are reported as handed back, want %d", r, name, back, c.want)
+			}
+		}
+	}
+}
+
+// A caller who waits for what was handed back is woken when the exchange ends, whatever it says.
+func TestAwaitReturns(t *testing.T) {
+	for _, r := range smallRules(t) {
+		k := NewAlone("k", r, hearing(t), noon)
+		k.report(t, noon, 5, nil)
+		if k.AwaitReturns(noon) != nil {
+			t.Fatalf("%v: waits although nothing was handed back", r)
+		}
+		for name, end := range map[string]func(){
+			"an answer":  func() { k.answered(noon+ms, 4, nil) },
+			"quarantine": func() { k.Quarantine(noon+ms, false) },
+			"it is gone": func() { k.answered(noon+ms, 4, nil); k.Drop(Kept, noon+ms) },
+		} {
+			if k.dead {
+				k = NewAlone("k", r, hearing(t), noon)
+				k.report(t, noon, 5, nil)
+			}
+			k.Refund(noon, 1, r)
+			if k.is(quarantined) {
+				k.Requeue()
+				k.Collect(noon, Normal)
+				k.answered(noon, 5, nil)
+			}
+			k.Refund(noon, 1, r)
+			ended := k.AwaitReturns(noon)
+			if ended == nil {
+				t.Errorf("%v, %s: does not wait", r, name)
+				continue
+			}
+			if _, ok := k.collect(noon, Urgent); !ok {
+				t.Errorf("%v, %s: the report is not urgent", r, name)
+			}
+			end()
+			select {
+			case <-ended:
+			default:
+				t.Errorf("%v: %s does not end the wait", r, name)
+			}
+		}
+	}
+}
+
+// What Redis has booked before its copy of a key broke is a lower bound of what it should have, what was
+// remembered of the key is not.
+//
+// Fault 116: a key that was remembered, and then broken.
+func TestBookedBesideWhatWasRemembered(t *testing.T) {
+	for _, r := range smallRules(t) {
+		old := NewAlone("k", r, hearing(t), noon)
+		old.allow(noon, 4, r)
+		d, ok := old.Drop(Unreported, noon)
+		k := NewAlone("k", r, hearing(t), noon)
+		k.Resume(noon, d.Trace)
+		k.allow(noon, 3, r)
+		if !ok || k.left(noon) != 3 {
+			t.Fatalf("%v: %d left", r, k.left(noon))
+		}
+		k.Collect(noon, Urgent)
+		k.Quarantine(noon, true)
+		k.Requeue()
+		k.Collect(noon+ms, Normal)
+		if out := k.answered(noon+ms, 0, nil); !out.Lost || k.left(noon+ms) != 7 {
+			t.Errorf("%v: %d left, %+v", r, k.left(noon+ms), out)
+		}
 	}
 }

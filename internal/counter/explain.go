@@ -30,7 +30,7 @@ func (c *Counter) Explain(now int64) (e Explanation, ok bool) {
 		return e, true
 	}
 	e.Known, e.Pending = c.state().KnownUnits(c.rule(), now), c.unsyncedUnits()
-	if c.born != noAnswer {
+	if c.isAnsweredLocked() {
 		e.Answered = c.freshAt
 	}
 	if n := c.notice; n != nil {

@@ -16,21 +16,20 @@ func TestDrainedFunnelIsNotPinned(t *testing.T) {
 	now := int64(1e15)
 	c := NewAlone("k", r, link, now)
 	c.allow(now, 5, r)
-	wantRetention(t, c, now+int64(10*time.Second), Pinned) // the authority may yet be told
+	wantRetention(t, c, now+int64(10*time.Second), Unreported) // the authority may yet be told
 	link.SetMode(3, true)
-	wantRetention(t, c, now+int64(time.Second), Pinned)
+	wantRetention(t, c, now+int64(time.Second), Unreported)
 	// 3 s are more than half a drain and a whole one.
 	if wantRetention(t, c, now+int64(3*time.Second), Idle); link.Expired.Load() != 0 || c.pendUnits() != 5 {
 		t.Errorf("%d units expired, %d pending, by a look", link.Expired.Load(), c.pendUnits())
 	}
-	if _, ok := c.Drop(Partial, now+int64(3*time.Second)); !ok || link.Expired.Load() != 5 || c.pendUnits() != 0 {
+	if _, ok := c.Drop(Used, now+int64(3*time.Second)); !ok || link.Expired.Load() != 5 || c.pendUnits() != 0 {
 		t.Errorf("%d units expired, %d pending", link.Expired.Load(), c.pendUnits())
 	}
 }
 
 // The authority may hold what a limit allowed before it was lowered. Units that came then are
-// on top of that, and are kept for as long as that takes to leak. A counter of limit 0, which
-// is not forgotten because it refuses, reports them when the outage is over.
+// on top of that, and are kept for as long as that takes to leak.
 //
 // Fault 47: units of before are not dropped by the limit of now.
 func TestLoweredLimitKeepsUnits(t *testing.T) {
@@ -42,21 +41,11 @@ func TestLoweredLimitKeepsUnits(t *testing.T) {
 		link.SetMode(1, true)
 		c.allow(now, 0, is)
 		empty := now + int64(500*time.Millisecond)
-		wantRetention(t, c, empty+int64(time.Second), Pinned)
+		wantRetention(t, c, empty+int64(time.Second), Unreported)
 		after := empty + int64(time.Second) + 1
-		d, gone := c.Drop(Partial, after)
-		if lower > 0 {
-			if !gone || d.Retention != Idle || link.Expired.Load() != 5 {
-				t.Errorf("limit %d: dropped %v %+v, %d units expired", lower, gone, d, link.Expired.Load())
-			}
-			continue
-		}
-		if gone || d.Retention != Denying || link.Expired.Load() != 0 {
+		d, gone := c.Drop(Used, after)
+		if !gone || d.Retention != Idle || link.Expired.Load() != 5 {
 			t.Errorf("limit %d: dropped %v %+v, %d units expired", lower, gone, d, link.Expired.Load())
-		}
-		link.SetMode(1, false)
-		if rep, ok := c.collect(after, Normal); !ok || rep.Units != 5 {
-			t.Errorf("limit %d: reports %v %+v", lower, ok, rep)
 		}
 	}
 }
@@ -77,7 +66,7 @@ func TestLimitOfBeforeEnds(t *testing.T) {
 		}
 		link.SetMode(1, true)
 		now += int64(600 * time.Millisecond) // all has leaked
-		want := Pinned
+		want := Unreported
 		if booked {
 			c.allow(now, 1, is)
 			now += int64(100 * time.Millisecond)
@@ -107,7 +96,7 @@ func TestDropRevokesTheLeaseFirst(t *testing.T) {
 	if c.granted == 0 || c.usedLocked() != 0 {
 		t.Fatalf("there is no lease that was not used: granted %d", c.granted)
 	}
-	if d, ok := c.Drop(Idle, now); ok || d.Retention != Partial {
+	if d, ok := c.Drop(Idle, now); ok || d.Retention != Used {
 		t.Fatalf("%+v, %v", d, ok)
 	}
 	is := c.entry.word.Load()

@@ -107,7 +107,7 @@ func (c *Counter) grantLocked() {
 		return
 	}
 	e, p := c.entry, c.part
-	epoch, shard := alone, 0
+	epoch, shard := &c.group.epoch, 0
 	if p != nil {
 		epoch, shard = p.epoch, p.shard
 	}
@@ -162,9 +162,6 @@ func (c *Counter) queueLeased(now int64) {
 	}
 }
 
-// alone is the epoch of all counters without a link. It never changes.
-var alone = new(epoch)
-
 // spareLocked returns how many units a lease of c may have: fewer than make a report urgent, and no
 // more than fit into a window. A lease of a leaky bucket is bounded by its level instead.
 func (c *Counter) spareLocked() int64 {
@@ -172,11 +169,12 @@ func (c *Counter) spareLocked() int64 {
 		return 0 // each unit must be seen: it may move the report forward, or be refused
 	}
 	left := algorithm.MaxUnits - c.pendUnits()
-	if c.part != nil && !c.is(pressing|inFlight) && !modeDegraded(c.mode()) {
-		left = int64(c.urgentAt) - 1 - c.pendUnits() // more are urgent, see noteLocked
+	if c.part != nil && !c.is(inFlight) && !modeDegraded(c.mode()) {
+		next := int64(c.urgentAt) // more are urgent, see noteLocked
 		if c.is(inUrgent) {
-			left += int64(c.urgentAt) // more must overtake
+			next = c.nextDoublingLocked() // more must overtake
 		}
+		left = min(left, next-1-c.pendUnits())
 	}
 	return min(left, leaseMost, c.state().Spare(c.rule(), c.last, c.clock()))
 }

@@ -99,47 +99,56 @@ func TestUrgentUnitIsNotOnLease(t *testing.T) {
 	}
 }
 
-// A report that waits behind other urgent ones overtakes them as soon as twice as many units wait
-// as make it urgent. None of these is on lease, and none is from then on a reason to grant nothing.
+// A counter that waits in the urgent queue enters it again each time its pending units have doubled, a
+// few times at most. The unit that makes it do so is not on lease.
 //
 // Fault 94.
 func TestReportOvertakes(t *testing.T) {
-	for _, r := range []*limit.Rule{slow(100), windowRule(t, 100, time.Hour, 10)} {
+	for _, r := range []*limit.Rule{slow(10_000), windowRule(t, 10_000, time.Hour, 10)} {
 		c, link := newShared(r)
 		c.setUrgentAt(10)
-		pushed := func() (times int, overtakes bool) {
+		pushed := func() (times int, is Urgency) {
 			link.Drain(func(c *Counter, urgent bool) {
 				if urgent {
 					times++
-					overtakes = c.List().Overtakes
+					is = c.Urgency()
 				}
 			})
-			return times, overtakes
+			return times, is
 		}
 		c.Check(grantAt, int64(c.urgentAt), r)
-		if n, overtakes := pushed(); n != 1 || overtakes {
-			t.Errorf("%v: urgent %d times, overtakes: %v", r, n, overtakes)
+		if n, is := pushed(); n != 1 || is.Pending != 10 || is.At != 10 {
+			t.Errorf("%v: urgent %d times: %+v", r, n, is)
 		}
-		if n, want := drainLease(c, r, grantAt), int64(c.urgentAt)-1; n != want {
-			t.Errorf("%v: %d units on lease while an urgent report waits, want %d", r, n, want)
+		for _, next := range []int64{20, 40, 80} {
+			if n, want := drainLease(c, r, grantAt), next/2-1; n != want {
+				t.Errorf("%v: %d units on lease while an urgent report waits, want %d", r, n, want)
+			}
+			if n, _ := pushed(); n != 0 {
+				t.Errorf("%v: urgent again before %d units", r, next)
+			}
+			c.Check(grantAt, 1, r)
+			if n, is := pushed(); n != 1 || is.Pending != next {
+				t.Errorf("%v: urgent %d times with %d units: %+v", r, n, next, is)
+			}
 		}
-		if n, _ := pushed(); n != 0 {
-			t.Errorf("%v: overtakes too early", r)
+		most := 0
+		for range 5000 {
+			c.Check(grantAt, 1, r)
+			n, _ := pushed()
+			most += n
 		}
-		c.Check(grantAt, 1, r)
-		if n, overtakes := pushed(); n != 1 || !overtakes {
-			t.Errorf("%v: urgent %d times, overtakes: %v, with %d units of %d", r, n, overtakes, c.Unsynced(), c.urgentAt)
+		if most != mostDoublings-3 {
+			t.Errorf("%v: 5000 units more make it urgent %d times", r, most)
 		}
-		if byLease(c, r, 1, grantAt) != Admitted {
-			t.Errorf("%v: no lease while a report overtakes others", r)
+		if drainLease(c, r, grantAt) < 100 {
+			t.Errorf("%v: no lease while a report waits that is as urgent as any", r)
 		}
-		c.Check(grantAt, 1, r)
-		if n, _ := pushed(); n != 0 {
-			t.Errorf("%v: it overtakes %d times more", r, n)
-		}
-		c.Collect(grantAt, Urgent)
-		if c.List().Overtakes {
-			t.Errorf("%v: still overtakes when its report has left", r)
+		c.Collect(grantAt, Normal)
+		c.answered(grantAt, 0, nil)
+		c.Check(grantAt, int64(c.urgentAt), r)
+		if n, _ := pushed(); n != 1 {
+			t.Errorf("%v: urgent %d times after a report", r, n)
 		}
 	}
 }

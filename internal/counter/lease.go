@@ -145,8 +145,8 @@ func (l *lease) askedLast(w uint64) int64 {
 	return l.base + (time-l.full)/l.perNS // earlier than this the level would have been above full
 }
 
-// epoch ends leases: its number changes when the multiplier of units changes, or when Redis' clock
-// has moved. Leases with an earlier number are void. An epoch has a cache line of its own, because
+// epoch ends leases: its number changes when the multiplier of units changes, or when Redis' clock, or
+// the wall clock, has moved. Leases with an earlier number are void. An epoch has a cache line of its own, because
 // each check reads it.
 type epoch struct {
 	n atomic.Uint32
@@ -163,6 +163,10 @@ type Group struct {
 	// Tallies counts the units that leases have admitted: all of revoked leases, and of others
 	// those that Survey has counted. nil: they are not counted.
 	Tallies *tally.Tallies
+
+	wall  atomic.Int64 // see SetWall, ns
+	_     [48]byte     // keeps what changes often out of the cache line of epoch
+	epoch epoch        // of counters without a link: it changes when the wall clock was set
 
 	leases [leaseCells]atomic.Pointer[lease] // cached by rule, source and shard of Redis
 }

@@ -31,18 +31,22 @@ type Link struct {
 	shardOf  func(key string) int
 	fallback atomic.Int64 // mode of quarantined counters
 	lag      atomic.Int64 // see SetLag, ns
+	wall     atomic.Int64 // see SetWall, ns
 	nodes    atomic.Int64 // number of live nodes, at least 1
 	pace     Pace
 	maxDebt  time.Duration // see SetMaxDebt
 
 	// Admitted units that will never be reported: they had outlived their window before they could
-	// be; they were refunded, or their key was reset; Redis would not book them after an outage.
-	Expired, Withdrawn, Forgiven atomic.Int64
+	// be; they were refunded, or their key was reset; Redis would not book them after an outage; their
+	// key had to leave memory before.
+	Expired, Withdrawn, Forgiven, Unreported atomic.Int64
+
+	// Units that a caller has handed back, and that count all the same.
+	Unreturned atomic.Int64
 
 	closed  atomic.Bool
 	wake    chan struct{}
 	notices noticeSet
-	hearing atomic.Bool // see SetHearing
 
 	mu             sync.Mutex // protects what follows; held for moments, under the lock of a counter
 	normal, urgent []*Counter // waiting for Drain
@@ -72,13 +76,20 @@ type Part struct {
 	shard       int
 	mode        atomic.Int64 // packed by packMode
 	offset      atomic.Int64 // Redis' clock minus ours, ns
-	slack       atomic.Int64 // uncertainty of offset, ns; negative: offset is a guess
+	slack       atomic.Int64 // uncertainty of offset, ns; negative: offset is a guess, or unknown
 	epochOffset atomic.Int64 // what latest returned when the epoch was last changed for it
 	epoch       *epoch
-	back        atomic.Int64 // Redis' clock minus where it once was, ns: negative if it was set back, at most 0
+	firstLag    atomic.Int64 // lag of the link when offset was first measured, ns
+	back        atomic.Int64 // Redis' clock minus where it once was, ns: negative if it was set back; see Step
 	backAt      atomic.Int64 // our time when Redis' clock was last found set back, ns
 	backTo      atomic.Int64 // what Redis' clock showed then
+	aheadAt     atomic.Int64 // our time when Redis' clock was last found set ahead of all that we know, ns
+	aheadBy     atomic.Int64 // by how much in all, ns
+	hearing     atomic.Int64 // see SetHearing, ns of our clock
 }
+
+// unknown is the slack of a part that has no guess of Redis' clock either.
+const unknown = -2
 
 // clock returns how far Redis' clock is ahead of ours, in ns, and whether that was measured.
 func (p *Part) clock() (off int64, sure bool) { return p.offset.Load(), p.slack.Load() >= 0 }
@@ -104,6 +115,9 @@ func (p *Part) SetMode(multiplier int64, degraded bool) {
 // slack means that it is only a guess.
 func (p *Part) SetOffset(ns, slack int64) {
 	sure := p.slack.Load() >= 0
+	if !sure && slack >= 0 {
+		p.firstLag.Store(p.link.lag.Load())
+	}
 	p.offset.Store(ns)
 	p.slack.Store(slack)
 	// A lease of a window uses the offset at the time of the grant. As long as the epoch does
@@ -116,15 +130,23 @@ func (p *Part) SetOffset(ns, slack int64) {
 }
 
 // Step records that an exchange has found Redis' clock set ahead by at most ns, or back by at most
-// -ns. The exchange began at our time at, and showed Redis' time server.
+// -ns. The exchange began at our time at. Since it was set, Redis' clock has shown server or later.
+//
+// Redis' clock may have been put right, or follows our clock, which was set ahead before. What goes
+// beyond that is no time that has passed.
 func (p *Part) Step(ns, at, server int64) {
 	if ns == 0 {
 		return
 	}
-	p.back.Store(min(p.back.Load()+ns, 0))
-	if ns < 0 {
+	is, most := p.back.Load()+ns, max(p.firstLag.Load()-p.link.lag.Load(), 0)
+	p.back.Store(min(is, most))
+	switch {
+	case ns < 0:
 		p.backTo.Store(server)
 		p.backAt.Store(at)
+	case is > most:
+		p.aheadBy.Add(is - most)
+		p.aheadAt.Store(at)
 	}
 }
 
@@ -135,7 +157,8 @@ func NewLink(pace Pace, shards int, shardOf func(key string) int) *Link {
 	l.nodes.Store(1)
 	for i := range l.parts {
 		l.parts[i].link, l.parts[i].shard, l.parts[i].epoch = l, i, new(epoch)
-		l.parts[i].slack.Store(-1)
+		l.parts[i].slack.Store(unknown)
+		l.parts[i].hearing.Store(Deaf)
 	}
 	l.Part(-1).shard = -1
 	l.SetMode(1, false)
@@ -159,7 +182,7 @@ func modeMultiplier(m int64) int64 { return m >> 1 }
 func modeDegraded(m int64) bool    { return m&1 != 0 }
 
 // Part returns the part for one shard. Shard -1 stands for no shard: its clock is the guess for
-// shards that have not answered, and its mode is that of counters which several keys share for want of room.
+// shards that have not answered.
 func (l *Link) Part(shard int) *Part {
 	if last := len(l.parts) - 1; shard < 0 || shard > last {
 		shard = last
@@ -187,7 +210,7 @@ func (l *Link) SetMaxDebt(d time.Duration) { l.maxDebt = d }
 func (l *Link) partOf(key string) (p *Part, off int64, sure bool) {
 	p = l.Part(l.shardOf(key))
 	if off, sure = p.latest(); !sure {
-		off, sure = l.Part(-1).clock()
+		off = l.guess()
 	}
 	return p, off, sure
 }
@@ -201,6 +224,9 @@ func (l *Link) SetLag(ns int64) { l.lag.Store(ns) }
 
 // SetNodes sets the number of live nodes; less than 1 means 1.
 func (l *Link) SetNodes(n int64) { l.nodes.Store(max(n, 1)) }
+
+// Nodes returns the number of live nodes by which reports are urgent.
+func (l *Link) Nodes() int64 { return l.nodes.Load() }
 
 // Close closes the queues: counters do not enter them any more.
 func (l *Link) Close() {

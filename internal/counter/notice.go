@@ -2,6 +2,7 @@ package counter
 
 import (
 	"maps"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -87,14 +88,26 @@ func (l *Link) SetNotices(keys int, name func(shard int, rule *limit.Rule, key s
 	l.notices.byID = map[report.NoticeID]receivedNotice{}
 }
 
-// SetHearing sets whether the notices of other nodes arrive. While they do, keys that refuse ask
-// less often, see [RefusedLag]. When they stop, leases end.
-func (l *Link) SetHearing(on bool) {
-	if l.hearing.Swap(on) && !on {
-		for i := range l.parts {
-			l.parts[i].epoch.n.Add(1)
-		}
+// Deaf, as the time since when notices arrive, says that they do not.
+const Deaf = math.MaxInt64
+
+// SetHearing sets since when, in ns of our clock, no notice about a key of the shard was missed. Keys
+// that refuse ask less often if their view is of a later time, see [RefusedLag]. A notice that an
+// earlier view is wrong may have been missed. So when the time changes, leases end.
+func (p *Part) SetHearing(since int64) {
+	if p.hearing.Swap(since) != since {
+		p.epoch.n.Add(1)
 	}
+}
+
+// firstKeys is how long, in ns, after notices began to arrive a new key is asked for at once. It may have
+// been used up before, and most keys in use are asked for within that time.
+const firstKeys = 10_000_000_000
+
+// newlyHears reports whether notices about keys of the shard began to arrive shortly before now.
+func (p *Part) newlyHears(now int64) bool {
+	since := p.hearing.Load()
+	return since <= now && now-since < firstKeys
 }
 
 // Keep keeps a notice that was received at now for counters that are created later. It reports
@@ -128,7 +141,7 @@ func (l *Link) Forget(id report.NoticeID) {
 	s.count.Store(int64(len(s.byID)))
 }
 
-// Missed returns the notice that was received after since, our time in ns. It is for a counter that
+// Missed returns the notice that was received at since, our time in ns, or later. It is for a counter that
 // existed then but had no answer yet, and so was not found when the notice arrived.
 func (l *Link) Missed(id report.NoticeID, since int64) (n report.Notice, ok bool) {
 	s := &l.notices
@@ -138,7 +151,7 @@ func (l *Link) Missed(id report.NoticeID, since int64) (n report.Notice, ok bool
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k, found := s.byID[id]
-	return k.Notice, found && k.received > since
+	return k.Notice, found && k.received >= since
 }
 
 // SweepNotices drops the notices that are over.
@@ -185,7 +198,7 @@ func (c *Counter) Hear(now int64, n report.Notice) (ask bool) {
 	if c.dead || !sure || c.is(quarantined) || modeDegraded(c.part.mode.Load()) || n.Gen < c.gen() && n.Now.Microseconds() < c.gen() {
 		return false
 	}
-	if c.born != noAnswer && int64(n.Now)-off < c.freshAt-max(c.part.slack.Load(), 0) {
+	if c.isAnsweredLocked() && int64(n.Now)-off < c.freshAt-max(c.part.slack.Load(), 0) {
 		return false // the latest answer is of a later time
 	}
 	if n.Until == 0 {

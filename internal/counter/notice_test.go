@@ -21,8 +21,15 @@ func hearing(t *testing.T) *Link {
 	})
 	link.SetNodes(2)
 	link.Part(1).SetOffset(ahead, 1000)
-	link.SetHearing(true)
+	link.setHearing(0)
 	return link
+}
+
+// setHearing sets since when notices of all shards arrive.
+func (l *Link) setHearing(since int64) {
+	for i := range l.parts {
+		l.parts[i].SetHearing(since)
+	}
 }
 
 const (
@@ -343,7 +350,7 @@ func TestNewCounterObeys(t *testing.T) {
 		if ok, src, _ := NewAlone("k", r, link, noon).allow(noon+ms, 1, r); ok || src != limit.SourceNotice {
 			t.Errorf("%v: %v by %v", r, ok, src)
 		}
-		if MakeUp("k", r, link, noon).notice == nil {
+		if MakeUp("k", r, link, nil, noon).notice == nil {
 			t.Errorf("%v: the answer about a key without a counter does not", r)
 		}
 		if ok, _, _ := NewAlone("other", r, link, noon).allow(noon+ms, 1, r); !ok {
@@ -379,8 +386,12 @@ func TestNoticesAreBounded(t *testing.T) {
 	for i := range 3 * leastNotices { // forged: they end in the year 2255
 		keep(fmt.Sprint(i), math.MaxInt64/2)
 	}
-	if _, kept := link.Missed(keep("new", 1000*ms), 0); !kept {
+	id := keep("new", 1000*ms)
+	if _, kept := link.Missed(id, noon); !kept { // in the instant in which the exchange began
 		t.Error("a new one finds no room")
+	}
+	if _, kept := link.Missed(id, noon+1); kept {
+		t.Error("it was received before the exchange began")
 	}
 	if link.SweepNotices(func(n report.Notice) bool { return int64(n.Until) > noon*2 }); link.Kept() != 1 {
 		t.Errorf("%d are left", link.Kept())

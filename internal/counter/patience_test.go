@@ -18,7 +18,9 @@ func TestRefusedLag(t *testing.T) {
 		want    int64
 	}{
 		"used up":          {10, func(*Link, *Counter) {}, RefusedLag},
-		"deaf":             {10, func(l *Link, _ *Counter) { l.SetHearing(false) }, 500 * ms},
+		"deaf":             {10, func(l *Link, _ *Counter) { l.setHearing(Deaf) }, 500 * ms},
+		"missed before":    {10, func(l *Link, _ *Counter) { l.setHearing(noon) }, RefusedLag},
+		"missed since":     {10, func(l *Link, _ *Counter) { l.setHearing(noon + 1) }, 500 * ms},
 		"another question": {10, func(_ *Link, c *Counter) { c.Touch(noon+2*ms, r) }, 500 * ms},
 		"a claim": {5, func(_ *Link, c *Counter) {
 			c.Reserve(noon+ms, 10, r, Terms{Claim: true})
@@ -35,7 +37,7 @@ func TestRefusedLag(t *testing.T) {
 			k.allow(noon+ms, 1, r)
 		}
 		c.prepare(link, k)
-		if got := k.Due() - noon; got != c.want {
+		if got := k.Due(noon+2*ms) - noon; got != c.want {
 			t.Errorf("%s: asks after %v", name, time.Duration(got))
 		}
 	}
@@ -44,7 +46,7 @@ func TestRefusedLag(t *testing.T) {
 	k.allow(noon, 1, short)
 	k.report(t, noon, 10, nil)
 	k.allow(noon+ms, 1, short)
-	if got := k.Due() - noon; got != 550*ms {
+	if got := k.Due(noon+2*ms) - noon; got != 550*ms {
 		t.Errorf("a window of a second: asks after %v", time.Duration(got))
 	}
 	busy := NewAlone("k", r, hearing(t), noon)
@@ -53,25 +55,27 @@ func TestRefusedLag(t *testing.T) {
 	busy.allow(noon, 1, r) // while the report is under way
 	busy.answered(noon, 10, nil)
 	busy.allow(noon+ms, 1, r)
-	if got := busy.Due() - noon; got != 500*ms {
+	if got := busy.Due(noon+2*ms) - noon; got != 500*ms {
 		t.Errorf("with a unit that is not reported: asks after %v", time.Duration(got))
 	}
 }
 
-// A lease that refuses for long, because it would be told that there is room, ends when nobody
-// can tell that any more.
+// A lease that refuses for long, because a notice would say that there is room, ends when notices do not
+// arrive any more, and when one may have been missed.
 func TestDeafLeasesEnd(t *testing.T) {
 	r := windowRule(t, 10, time.Minute, 10)
-	link := hearing(t)
-	e, c := grantedTo(t, r, link)
-	c.answeredAgain(t, noon+ms, 10)
-	c.allow(noon+2*ms, 1, r)
-	if _, _, v := e.Take(7, r, 1, noon+2000*ms); v != Refused {
-		t.Fatalf("%v while notices arrive", v)
-	}
-	link.SetHearing(false)
-	if _, _, v := e.Take(7, r, 1, noon+2000*ms); v != Unanswered {
-		t.Errorf("%v when they do not any more", v)
+	for name, since := range map[string]int64{"deaf": Deaf, "a notice may have been missed": noon + 2000*ms} {
+		link := hearing(t)
+		e, c := grantedTo(t, r, link)
+		c.answeredAgain(t, noon+ms, 10)
+		c.allow(noon+2*ms, 1, r)
+		if _, _, v := e.Take(7, r, 1, noon+2000*ms); v != Refused {
+			t.Fatalf("%v while notices arrive", v)
+		}
+		link.setHearing(since)
+		if _, _, v := e.Take(7, r, 1, noon+2000*ms); v != Unanswered {
+			t.Errorf("%s: %v", name, v)
+		}
 	}
 }
 
@@ -88,7 +92,7 @@ func TestRoomEndsPatience(t *testing.T) {
 		if _, _, v := e.Take(7, r, 1, noon+101*ms); v != Admitted {
 			t.Fatalf("%v: no lease", r)
 		}
-		if got := c.Due() - noon; got != 600*ms {
+		if got := c.Due(noon+2*ms) - noon; got != 600*ms {
 			t.Errorf("%v: reports after %v", r, time.Duration(got))
 		}
 	}

@@ -1,14 +1,18 @@
 package counter
 
-import "github.com/hybridlimit/hybridlimit/internal/algorithm"
+import (
+	"math"
+	"math/bits"
+
+	"github.com/hybridlimit/hybridlimit/internal/algorithm"
+)
 
 // A Queue is where the reconciler takes a counter from.
 type Queue int
 
 const (
-	Normal   Queue = iota // reports that are due a lag after their first unit
-	Urgent                // reports that are due at once, or soon
-	Pressing              // urgent reports that overtake others; they are in the urgent queue as well
+	Normal Queue = iota // reports that are due a lag after their first unit
+	Urgent              // reports that are due at once, or soon
 )
 
 // noteLocked puts c into the queues of the reconciler if it has something to report or must ask. It
@@ -52,18 +56,50 @@ const fewUrgent = 4
 // pushUrgentLocked puts c, which has this many pending units, into the urgent queue. If its report
 // lingers there, it may move the report forward. It returns whether to wake the reconciler.
 func (c *Counter) pushUrgentLocked(pending int64) (wake bool) {
-	until, doubled := c.lingerLocked(c.last, pending), pending >= 2*int64(c.urgentAt)
+	until := c.lingerLocked(c.last, pending)
 	switch {
 	case !c.is(inUrgent):
 		c.mark(inUrgent)
-	case doubled && !c.is(pressing) && c.lingerUntil <= c.last: // others are before it in the queue
+	case pending >= c.nextDoublingLocked() && c.lingerUntil <= c.last: // others are before it in the queue
 		until = 0
 	case c.lingerUntil == 0 || until >= c.lingerUntil-leastLinger:
 		return false
 	}
-	c.note(pressing, doubled)
+	c.setDoublingsLocked(pending)
 	c.lingerUntil = until
 	return c.link().push(c, true)
+}
+
+// mostDoublings is the upper bound of what setDoublingsLocked notes. So a counter enters the urgent
+// queue a few times before it is collected, however many units come.
+const mostDoublings = 1<<(16-doublings) - 1
+
+// setDoublingsLocked notes how often urgentAt can be doubled without exceeding the pending units.
+func (c *Counter) setDoublingsLocked(pending int64) {
+	n := max(bits.Len64(uint64(pending/int64(c.urgentAt)))-1, 0)
+	c.flags = c.flags&(1<<doublings-1) | flags(min(n, mostDoublings)<<doublings)
+}
+
+// nextDoublingLocked returns with how many pending units a counter of the urgent queue must be put
+// there once more, to go before others.
+func (c *Counter) nextDoublingLocked() int64 {
+	if n := c.flags >> doublings; n < mostDoublings {
+		return int64(c.urgentAt) << (n + 1)
+	}
+	return math.MaxInt64
+}
+
+// MoreNodes makes fewer pending units urgent, because there are more nodes than before.
+func (c *Counter) MoreNodes(now int64) (out Outcome) {
+	c.lock(now)
+	defer c.unlock()
+	if c.dead || c.is(quarantined|inFlight) { // the answer will do it
+		return out
+	}
+	now = max(now, c.last)
+	c.rollLocked(now)
+	c.setUrgentAt(min(int64(c.urgentAt), urgentFrom(c.rule().Limit-c.state().KnownUnits(c.rule(), now), c.link().nodes.Load())))
+	return c.queueLocked(now, out)
 }
 
 // leastLinger is the shortest time, in ns, for which it pays to let a report wait for others.
@@ -74,7 +110,7 @@ const leastLinger = 1_000_000
 // no more than is left, and no longer than all nodes take to admit a hundredth of the limit.
 func (c *Counter) lingerLocked(now, pending int64) (until int64) {
 	r, n := c.rule(), c.link().nodes.Load()
-	if c.born == noAnswer || c.is(hurried) || algorithm.Times(pending, n) > r.Limit-c.state().KnownUnits(r, now) {
+	if !c.isAnsweredLocked() || c.is(hurried) || algorithm.Times(pending, n) > r.Limit-c.state().KnownUnits(r, now) {
 		return 0
 	}
 	since := c.freshAt // one unit says nothing about the rate
@@ -90,19 +126,16 @@ func (c *Counter) lingerLocked(now, pending int64) (until int64) {
 
 // Urgency is how urgent the report of a counter is.
 type Urgency struct {
-	Until     int64 // it may wait for others until then, by the clock of the checks; 0: not at all
-	Overtakes bool  // it overtakes other urgent reports: twice as many units wait as make it urgent
-	Listed    bool  // it is in the urgent queue already
+	Until   int64 // it may wait for others until then, by the clock of the checks; 0: not at all
+	Pending int64 // units that were not sent to Redis yet
+	At      int64 // so many make a report urgent
 }
 
-// List returns how urgent the report of c is. The caller must put c into its urgent queue if it is
-// not Listed, and call Collect when it takes c from there.
-func (c *Counter) List() (u Urgency) {
+// Urgency returns how urgent the report of c is.
+func (c *Counter) Urgency() Urgency {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	u = Urgency{c.lingerUntil, c.is(pressing), c.is(listed)}
-	c.mark(listed)
-	return u
+	return Urgency{c.lingerUntil, c.pendUnits(), int64(c.urgentAt)}
 }
 
 // dateLocked sets since when the first unacknowledged unit appears, and clears it when none is
@@ -164,7 +197,7 @@ func (c *Counter) MarkRestore(now int64) bool {
 	c.lock(now)
 	defer c.unlock()
 	now = max(now, c.last)
-	if c.dead || c.born == noAnswer {
+	if c.dead || !c.isAnsweredLocked() {
 		return false
 	}
 	if c.blankLocked(now) && c.gen() == 0 {
@@ -176,7 +209,7 @@ func (c *Counter) MarkRestore(now int64) bool {
 
 // hasReportLocked reports whether c has something to report at now.
 func (c *Counter) hasReportLocked(now int64) bool {
-	return c.is(restoring) || c.pendUnits() > 0 || c.state().ReturnsAt(c.rule(), now)
+	return c.is(restoring) || c.pendUnits() > 0 || c.state().ReturnsAt(c.rule(), now) || c.owedLocked() > 0
 }
 
 // Lag returns how old, in ns, the view of a shared counter may become, and how long a unit of it may
@@ -188,11 +221,11 @@ func (c *Counter) Lag() int64 { return c.link().pace.lag(c.rule()) }
 const RefusedLag = 5_000_000_000
 
 // askAfterLocked returns how old, in ns, the view of c may become before it is fetched again: as
-// old as lag says. It may become older if Redis has answered that the key is used up, because a
-// notice would report that there is room again. By then at least half of the known units still
-// count.
+// old as lag says. It may become older if Redis has answered that the key is used up, and no notice
+// was missed since: a notice would report that there is room again. By then at least half of the known
+// units still count.
 func (c *Counter) askAfterLocked() int64 {
-	if c.is(denied) && c.born != noAnswer && c.link().hearing.Load() && !modeDegraded(c.mode()) && !c.is(quarantined) && c.unsyncedUnits() == 0 {
+	if c.is(denied) && c.isAnsweredLocked() && c.freshAt >= c.part.hearing.Load() && !modeDegraded(c.mode()) && !c.is(quarantined) && c.unsyncedUnits() == 0 {
 		return max(c.Lag(), min(RefusedLag, int64(c.rule().Horizon()/2)))
 	}
 	return c.Lag()

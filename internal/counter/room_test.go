@@ -24,8 +24,8 @@ func TestRoomIsHeardInFlight(t *testing.T) {
 		c.answered(later+4*ms, 10, func(a *report.Answer) {
 			a.Sent, a.At, a.ServerNow, a.Born = later, later+ms, later+ms+ahead, (noon+ahead)/1000
 		})
-		if c.Due() > later+4*ms {
-			t.Errorf("%v: asks after %v", r, time.Duration(c.Due()-later))
+		if c.Due(later+4*ms) > later+4*ms {
+			t.Errorf("%v: asks after %v", r, time.Duration(c.Due(later+4*ms)-later))
 		}
 		if c.Collect(later+5*ms, Normal); !c.is(inFlight) {
 			t.Errorf("%v: does not ask again", r)
@@ -49,11 +49,11 @@ func TestRoomIsTold(t *testing.T) {
 		full.allow(noon, 1, r)
 		full.report(t, noon, 10, nil)
 		full.allow(noon+ms, 1, r)
-		if due := full.Due(); due != noon+RefusedLag {
+		if due := full.Due(noon + ms); due != noon+RefusedLag {
 			t.Errorf("%v: asks after %v", r, time.Duration(due-noon))
 		}
-		if !full.Hear(noon+100*ms, *n) || full.Due() > noon+100*ms { // sooner than after a lag
-			t.Errorf("%v: asks after %v", r, time.Duration(full.Due()-noon))
+		if !full.Hear(noon+100*ms, *n) || full.Due(noon+100*ms) > noon+100*ms { // sooner than after a lag
+			t.Errorf("%v: asks after %v", r, time.Duration(full.Due(noon+100*ms)-noon))
 		}
 		bound := NewAlone("k", r, link, noon)
 		bound.Hear(noon, notice(r, noon, 10_000*ms))
@@ -63,5 +63,30 @@ func TestRoomIsTold(t *testing.T) {
 		if free := NewAlone("k", r, link, noon); free.Hear(noon, *n) {
 			t.Errorf("%v: a key with room asks", r)
 		}
+	}
+}
+
+// A key that has asked for nothing since a refund, and whose refunded units have leaked meanwhile, has nothing
+// to report. If a notice refuses it then, Redis is asked after a lag all the same, even without another check.
+func TestLeakedRefundIsNotDue(t *testing.T) {
+	r := funnelRule(t, 100, 100, time.Second) // a unit leaks in 10 ms
+	c := NewAlone("k", r, hearing(t), noon)
+	c.allow(noon, 5, r)
+	c.report(t, noon, 5, nil)
+	lag := c.Due(noon)
+	c.Refund(noon+ms, 3, r)
+	if due := c.Due(noon + ms); due > noon {
+		t.Fatalf("reports a refund after %v", time.Duration(due-noon))
+	}
+	later := int64(noon + 60*ms)
+	c.Hear(later, notice(r, later, 1000*ms))
+	if ok, _, _ := c.allow(later, 1, r); ok {
+		t.Fatal("the notice does not refuse")
+	}
+	if c.Collect(later, Normal) {
+		t.Fatal("reports a refund that has leaked")
+	}
+	if due := c.Due(later); due != lag {
+		t.Errorf("asks after %v, want %v", time.Duration(due-noon), time.Duration(lag-noon))
 	}
 }

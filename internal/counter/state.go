@@ -123,20 +123,23 @@ func (c *Counter) expiredLocked(units int64) {
 	}
 }
 
-// followClockLocked applies what is known of Redis' clock to a window.
+// followClockLocked applies what is known of Redis' clock to a window, or of the wall clock to a calendar.
 func (c *Counter) followClockLocked(now int64) {
-	if w := c.window(); w != nil && c.part != nil {
+	if w := c.window(); w != nil {
 		w.Follow(c.rule(), now, c.last, modeMultiplier(c.mode()), c.clock())
 	}
 }
 
-// clock returns what is known of Redis' clock. Without a link our own clock is used.
+// clock returns what is known of Redis' clock. Without a link our own clock is used, and for a calendar the
+// wall clock.
 func (c *Counter) clock() (k algorithm.Clock) {
 	p := c.part
 	if p == nil {
-		return algorithm.Clock{Sure: true}
+		return algorithm.Clock{Sure: true, Off: c.wallLocked()}
 	}
-	k.Off, k.Sure = p.latest()
+	if k.Off, k.Sure = p.latest(); !k.Sure {
+		k.Off = p.link.guess()
+	}
 	k.Slack = p.slack.Load()
 	if k.WentBack = c.freshAt < p.backAt.Load(); k.WentBack {
 		k.BackTo = p.backTo.Load()
@@ -151,7 +154,7 @@ func (c *Counter) sourceLocked() limit.Source {
 		return limit.SourceLocal
 	case modeDegraded(c.mode()):
 		return limit.SourceDegraded
-	case c.born == noAnswer:
+	case !c.isAnsweredLocked():
 		return limit.SourceUnsynced
 	}
 	return limit.SourceSynced

@@ -30,11 +30,12 @@ type Outcome struct {
 func (c *Counter) Shard() int { return c.part.shard }
 
 // Due returns when, by the clock of the checks, c should report at the latest: when its view is a
-// lag old, or at once if it has something to restore or to refund.
-func (c *Counter) Due() int64 {
+// lag old, or at once if it has something to restore, or to refund at now. A refund whose units have
+// leaked is not reported: if it were due, Collect would not ask, and c would leave the queue.
+func (c *Counter) Due(now int64) int64 {
 	c.mu.Lock() // not lock: the lease can stay
 	defer c.mu.Unlock()
-	if c.born == noAnswer || c.is(restoring|outdated) || c.state().HasReturns() {
+	if !c.isAnsweredLocked() || c.is(restoring|outdated) || c.state().ReturnsAt(c.rule(), max(now, c.last)) || c.owedLocked() > 0 {
 		return math.MinInt64
 	}
 	return c.freshAt + c.askAfterLocked()
@@ -42,22 +43,17 @@ func (c *Counter) Due() int64 {
 
 // staleLocked reports whether the view must be fetched again.
 func (c *Counter) staleLocked(now int64) bool {
-	return c.born == noAnswer || c.is(outdated) || now-c.freshAt >= c.askAfterLocked()
+	return !c.isAnsweredLocked() || c.is(outdated) || now-c.freshAt >= c.askAfterLocked()
 }
 
-// Collect begins an exchange if c has something to report at now; from is where c was taken from.
+// Collect begins an exchange if c has something to report at now; from is where c was taken from. The
+// caller must take c from the urgent queue in any case.
 // It returns false if there is nothing to report.
 func (c *Counter) Collect(now int64, from Queue) bool {
 	c.lock(now)
 	defer c.unlock()
-	c.unmark(pressing)
-	switch from {
-	case Normal:
+	if c.unmark(inUrgent); from == Normal {
 		c.unmark(inNormal)
-	case Urgent:
-		c.unmark(inUrgent | listed)
-	case Pressing:
-		c.unmark(inUrgent)
 	}
 	if c.dead || c.is(inFlight) {
 		return false // Settle will queue it again
@@ -94,7 +90,8 @@ func (c *Counter) Report(now int64, restore bool, rep *report.Report) {
 	if rep.Debt > 0 {
 		rep.Ceiling = c.ceilingLocked(now, c.link().maxDebt)
 	}
-	if rep.Restore = c.is(restoring) && c.born != noAnswer; rep.Restore {
+	rep.Waits = c.waitsLocked(now)
+	if rep.Restore = c.is(restoring) && c.isAnsweredLocked(); rep.Restore {
 		c.repairKnownLocked(algorithm.ClockStep + (now-c.freshAt)/clockDrift)
 		rep.Known.Gen, rep.Known.Born = c.gen(), max(c.born, 0)
 		rep.Known.Level, rep.Known.Buckets = c.state().KnownState(c.rule(), now)
@@ -110,40 +107,9 @@ func (c *Counter) Settle(now int64, a report.Answer) Outcome {
 	if c.since != 0 {      // what is left was admitted after the report was collected
 		c.since = max(c.since, a.At-a.Slack)
 	}
-	return c.answeredLocked(now, a, before)
-}
-
-// Learn applies the state of the key in Redis at the end of another call than a report, which began at
-// a.Sent, ended at now and is of a.Rule. Answers to reports may overtake it, so it counts only if it is
-// of a later generation, or if its newest unit was booked later than what c knows. It does not count
-// while units of an outage count several times, nor before Redis' clock is known: a window could not tell
-// which of its buckets the answer is about. If c may be missing something, it asks again with the next
-// check. ok is false if c was dropped.
-func (c *Counter) Learn(now int64, a report.Answer) (out Outcome, ok bool) {
-	if now, ok = c.enter(now, c.latestRule.Load()); !ok { // a.Rule may have been replaced meanwhile
-		return out, false
-	}
-	defer c.unlock()
-	off, sure := c.part.clock()
-	a.At = min(max(a.ServerNow-off, a.Sent), now)
-	a.Slack, a.Late = now-a.Sent+int64(time.Millisecond), min(a.At-a.Sent, max(c.part.slack.Load(), 0)+int64(time.Millisecond))
-	if a.Gen < c.gen() {
-		c.forgetGenerationLocked(a.At, a.ServerNow) // Redis has, if the key was idle for long
-	}
-	switch {
-	case !sure, c.is(inFlight | quarantined), c.mode() != c.part.mode.Load(), a.Gen < c.gen(), a.Gen == c.gen() && a.Born < c.born:
-		c.mark(outdated)
-	case a.Gen == c.gen() && a.Born == c.born:
-		if c.unsyncedUnits() == 0 {
-			c.freshAt = max(c.freshAt, a.At) // nothing has been booked since
-		}
-	default:
-		was := c.freshAt
-		if out = c.answeredLocked(now, a, false); c.unsyncedUnits() > 0 {
-			c.freshAt = was // their report is due by it
-		}
-	}
-	return out, true
+	out := c.catchUpLocked(now, a.ServerNow, c.answeredLocked(now, a, before))
+	c.exchangeEndedLocked()
+	return out
 }
 
 // answeredLocked applies the state of the key in Redis. before: what is in flight was sent before a
@@ -170,11 +136,17 @@ func (c *Counter) answeredLocked(now int64, a report.Answer, before bool) Outcom
 	if !theirs {
 		a.Level, a.Buckets = arith.Span{NS: math.MinInt64}, nil // empty since an unknown time
 	}
-	out, restore, otherClock := Outcome{First: c.born == noAnswer}, false, false
+	out, restore, otherClock := Outcome{First: !c.isAnsweredLocked()}, false, false
 	back := int64(0)
 	if a.Returned {
 		back = c.sentBackLocked(now)
+		c.keepHistoryLocked(now+RefusedLag).returned++ // as long as a call may ask
 	}
+	if a.Applied && a.Waiting > 0 && a.Gen < a.ServerNow/1000 { // a refund would have begun a generation
+		c.link().Unreturned.Add(back)
+		back = 0
+	}
+	c.waitLocked(a)
 	if f := c.leaky(); f != nil {
 		f.Forgive(c.rule(), a.Forgiven)
 	}
@@ -192,7 +164,8 @@ func (c *Counter) answeredLocked(now int64, a report.Answer, before bool) Outcom
 		return c.queueLocked(max(now, c.last), out)
 	default:
 		s := c.settleLocked(max(now, c.last), a, floor)
-		out.Lost, restore, otherClock = s.Lost, s.Lost || s.Forgotten || s.Earlier, s.OtherClock
+		// As long as what Redis lacks was not sent to it, each answer lacks it.
+		out.Lost, restore, otherClock = s.Lost && !c.is(restoring), s.Lost || s.Forgotten || s.Earlier, s.OtherClock
 	}
 	// If Redis has lost a reset, each node that knows of the reset must report it at once.
 	// Otherwise others book on top of what the reset has cleared, and the two cannot be separated
@@ -241,18 +214,23 @@ func (c *Counter) settleLocked(now int64, a report.Answer, floor bool) algorithm
 	f := c.leaky()
 	if f == nil {
 		c.rollLocked(now)
+		c.forgetRecalledLocked()
 		s := c.state().Settle(r, a, w)
 		c.expiredLocked(s.Expired)
 		return s
 	}
-	if c.born != noAnswer {
+	if c.isAnsweredLocked() {
 		a.Slack += (a.At-c.freshAt)/clockDrift + int64(c.lateMicros)*int64(time.Microsecond)
 		c.repairKnownLocked(a.Slack)
 	}
 	c.setClockGap(c.currentClockGap())
 	was := r.Sub(f.View, r.Cost(a.Forgiven)) // no reservation was among them
+	c.forgetRecalledLocked()
 	debt := f.SentDebt() - a.Forgiven
 	s := f.Settle(r, a, w)
+	if s.Lost && c.leakedByJumpLocked(r, f, a) {
+		s.Lost, s.Forgotten = false, true
+	}
 	if s.Forgotten { // Redis would have forgiven more if it had known what it forgot
 		f.ForgiveKnown(r, debt, r.Add(c.ceilingLocked(a.At, c.link().maxDebt), arith.Span{NS: a.At}), a, w)
 	}
@@ -260,6 +238,14 @@ func (c *Counter) settleLocked(now int64, a report.Answer, floor bool) algorithm
 	c.correctedLocked(was, a.Slack)
 	f.CapMultiplied(r, now, w)
 	return s
+}
+
+// forgetRecalledLocked clears what Resume made known: Redis has answered now.
+func (c *Counter) forgetRecalledLocked() {
+	if c.born == recalled {
+		c.born = noAnswer
+		c.state().ForgetKnown(c.rule(), modeMultiplier(c.mode()))
+	}
 }
 
 // lateLocked records by how much, in ns, the known level may be too late: the next answer may be
@@ -279,7 +265,7 @@ func (c *Counter) queueLocked(now int64, out Outcome) Outcome {
 	out.Again = c.hasReportLocked(now) && c.joinNormalLocked()
 	if pending := c.pendUnits(); pending >= int64(c.urgentAt) && !c.is(inUrgent) && !modeDegraded(c.mode()) {
 		c.mark(inUrgent)
-		c.note(pressing, pending >= 2*int64(c.urgentAt))
+		c.setDoublingsLocked(pending)
 		c.lingerUntil = c.lingerLocked(now, pending)
 		out.Urgent = true
 	}
@@ -305,7 +291,8 @@ func (c *Counter) blankLocked(now int64) bool {
 // still since the last answer, or Redis' clock was set back before that answer and was corrected
 // since, by more than slack ns. Redis' level is lower by the same time. Without this, the
 // difference would look like lost data, and be restored for all nodes. If Redis' clock only jumps
-// ahead, the level is restored: what leaks by the jump has not really leaked.
+// ahead, the level is restored: what leaks by the jump has not really leaked. That is no loss, see
+// leakedByJumpLocked.
 func (c *Counter) repairKnownLocked(slack int64) {
 	f := c.leaky()
 	if f == nil {
@@ -315,6 +302,13 @@ func (c *Counter) repairKnownLocked(slack int64) {
 		f.LowerKnown(d)
 		c.setClockGap(c.currentClockGap())
 	}
+}
+
+// leakedByJumpLocked reports whether what is missing in an answer has leaked because Redis' clock was
+// set ahead since the answer before.
+func (c *Counter) leakedByJumpLocked(r *arith.Rule, f *algorithm.LeakyBucket, a report.Answer) bool {
+	missing := r.Sub(f.Known, r.Add(a.Level, arith.Span{NS: a.At})).Ceil()
+	return c.freshAt <= c.part.aheadAt.Load() && int64(missing) <= c.part.aheadBy.Load()+a.Slack
 }
 
 // currentClockGap returns, in ns, how far our clock has fallen behind Redis', see Link.SetLag and
@@ -345,6 +339,7 @@ func (c *Counter) Quarantine(now int64, booked bool) (was, first bool) {
 	} else {
 		c.expiredLocked(c.state().GiveBack(c.rule()))
 	}
+	c.exchangeEndedLocked()
 	return was, first
 }
 
@@ -358,6 +353,7 @@ func (c *Counter) KeepSentBack(now int64) {
 
 // keepSentLocked makes sent units known, without an answer.
 func (c *Counter) keepSentLocked() {
+	c.forgetRecalledLocked() // what was sent is a lower bound, and that is none
 	// Repair the known level before units are added that came after our clock stood still.
 	c.repairKnownLocked(algorithm.ClockStep + max(c.last-c.freshAt, 0)/clockDrift)
 	c.state().KeepSent(c.rule(), modeMultiplier(c.mode()))
@@ -367,7 +363,21 @@ func (c *Counter) keepSentLocked() {
 func (c *Counter) Pending() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.unsyncedUnits()+c.usedLocked() > 0 || c.state().HasReturns()
+	return c.unsyncedUnits()+c.usedLocked() > 0 || c.returnsLocked()
+}
+
+// UnreportedBack returns how many refunded units Redis has not acknowledged. It is for the end:
+// nothing may be reported after it.
+func (c *Counter) UnreportedBack(now int64) (n int64) {
+	c.lock(now)
+	defer c.unlock()
+	if !c.returnsLocked() {
+		return 0
+	}
+	if !c.is(inFlight) {
+		c.state().Collect(c.rule())
+	}
+	return c.sentBackLocked(now) + c.owedLocked()
 }
 
 // Unsynced returns the admitted units that Redis has not acknowledged.

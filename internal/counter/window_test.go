@@ -46,7 +46,7 @@ func TestWindowsOfOneBucketAreSmall(t *testing.T) {
 			c.Ask(now, 1, r, true)
 			isSmall("asked once")
 			c.lock(now)
-			if w := c.retentionLocked(now); w != Pinned || c.unsyncedUnits() != 1 || c.pendUnits() != 1 {
+			if w := c.retentionLocked(now); w != Unreported || c.unsyncedUnits() != 1 || c.pendUnits() != 1 {
 				t.Errorf("%v: %d units, retention %d", r, c.pendUnits(), w)
 			}
 			c.mu.Unlock()

@@ -3,7 +3,11 @@
 package escape
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"strconv"
+	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -14,9 +18,45 @@ const MaxQuoted = 64
 const cutMark = "…"
 
 // Quote returns a text such as a key in quotes, escaped as in Go and in ASCII. What is longer than
-// MaxQuoted bytes is cut, and then ends with "…" inside the quotes.
+// MaxQuoted bytes is cut, and then ends with "…" and eight digits of its hash, so that texts with the
+// same beginning differ.
 func Quote(text string) string {
-	return `"` + shorten(text, MaxQuoted-len(`""`), strconv.AppendQuoteToASCII) + `"`
+	const most = MaxQuoted - len(`""`)
+	short := shorten(text, most, strconv.AppendQuoteToASCII)
+	if strings.HasSuffix(short, cutMark) {
+		sum := sha256.Sum256([]byte(text))
+		digits := hex.EncodeToString(sum[:4])
+		short = shorten(text, most-len(digits), strconv.AppendQuoteToASCII) + digits
+	}
+	return `"` + short + `"`
+}
+
+// Distinct returns a text such as a key so that people can tell it from any other. What is printed in
+// ASCII and has no space at an end or beside another stays as it is. All else is in quotes, escaped as
+// in Go and in ASCII. If it has letters of other languages it is in front of that as it is read.
+func Distinct(text string) string {
+	plain := text != "" && text[0] != ' ' && text[len(text)-1] != ' ' && !strings.Contains(text, "  ")
+	readable := utf8.ValidString(text)
+	for _, r := range text {
+		plain = plain && r >= ' ' && r <= '~' && r != '"' && r != '\\'
+		readable = readable && unicode.IsPrint(r)
+	}
+	if plain {
+		return text
+	}
+	quoted := strconv.QuoteToASCII(text)
+	if readable && len(quoted) > len(strconv.Quote(text)) {
+		return text + " " + quoted
+	}
+	return quoted
+}
+
+// Exact returns a text in quotes, as in Go and in ASCII, if JSON cannot have it as it is; else it is empty.
+func Exact(text string) string {
+	if utf8.ValidString(text) {
+		return ""
+	}
+	return strconv.QuoteToASCII(text)
 }
 
 // Plain returns a text such as the reason of an error without quotes around it, and at most so many

@@ -15,6 +15,8 @@ import (
 const (
 	// maxNames is how many names are watched; rules of further ones are not compared.
 	maxNames = 1024
+	// maxMadeUp is how many of these may be names that clients make up.
+	maxMadeUp = 100
 	// maxShapes is how many replaced rules of one name are remembered.
 	maxShapes = 8
 	// nameCells is the number of cells of the cache in front of the map of names.
@@ -36,6 +38,7 @@ type Names struct {
 	cells     [nameCells]atomic.Pointer[named]
 	all       sync.Map // string → *named
 	known     atomic.Int64
+	made      atomic.Int64 // of known, those that clients have made up
 	conflicts atomic.Int64
 
 	// OnConflict is called for the first conflict of each name, maybe under locks of the
@@ -79,7 +82,8 @@ func (n *Names) entry(rule *limit.Rule) *named {
 	if e, ok := n.all.Load(rule.Name()); ok {
 		return e.(*named)
 	}
-	if n.known.Load() >= maxNames {
+	madeUp := arith.Of(rule).MadeUp
+	if n.known.Load() >= maxNames || madeUp && n.made.Load() >= maxMadeUp {
 		return nil
 	}
 	e := new(named)
@@ -87,6 +91,9 @@ func (n *Names) entry(rule *limit.Rule) *named {
 	is, loaded := n.all.LoadOrStore(rule.Name(), e)
 	if !loaded {
 		n.known.Add(1)
+		if madeUp {
+			n.made.Add(1)
+		}
 	}
 	return is.(*named)
 }

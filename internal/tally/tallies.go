@@ -17,6 +17,9 @@ const (
 	// MaxNames is how many names of rules are counted each by itself. All further ones are
 	// counted together.
 	MaxNames = 1000
+	// MaxMadeUp is how many of these may be names that clients make up, so that they leave a place
+	// for the names of the service.
+	MaxMadeUp = 100
 	// slots is the size of the hash table of names. Half of it stays free, so that a name is
 	// found, or found missing, within a few steps.
 	slots = 2048
@@ -33,6 +36,7 @@ type Tallies struct {
 	other atomic.Pointer[Tally] // of further names, and of checks without a valid rule; nil: there were none
 	known atomic.Int64          // names in the table
 	mu    sync.Mutex            // held to add a tally
+	made  atomic.Int64          // names in the table that clients have made up
 }
 
 // Of returns the tally of a rule, which may be nil or invalid.
@@ -40,7 +44,8 @@ func (t *Tallies) Of(rule *limit.Rule) *Tally {
 	if !rule.Valid() {
 		return t.rest()
 	}
-	return t.named(rule.Name(), arith.Of(rule).NameHash)
+	r := arith.Of(rule)
+	return t.named(r.Name, r.NameHash, r.MadeUp)
 }
 
 // OfName returns the tally of the rules of a name, of which there may be none; "" is for the rest.
@@ -48,14 +53,14 @@ func (t *Tallies) OfName(name string) *Tally {
 	if name == "" {
 		return t.rest()
 	}
-	return t.named(name, arith.HashName(name))
+	return t.named(name, arith.HashName(name), false)
 }
 
-func (t *Tallies) named(name string, hash uint64) *Tally {
+func (t *Tallies) named(name string, hash uint64, madeUp bool) *Tally {
 	if is, _ := t.find(name, hash); is != nil {
 		return is
 	}
-	return t.add(name, hash)
+	return t.add(name, hash, madeUp)
 }
 
 // find returns the tally of a name. If there is none, free is its slot.
@@ -72,8 +77,8 @@ func (t *Tallies) find(name string, hash uint64) (is *Tally, free *atomic.Pointe
 }
 
 // add returns the tally of a name that was not in the table a moment ago.
-func (t *Tallies) add(name string, hash uint64) *Tally {
-	if t.known.Load() >= MaxNames {
+func (t *Tallies) add(name string, hash uint64, madeUp bool) *Tally {
+	if t.full(madeUp) {
 		if is, _ := t.find(name, hash); is != nil { // it was the last to be added
 			return is
 		}
@@ -84,14 +89,22 @@ func (t *Tallies) add(name string, hash uint64) *Tally {
 	is, free := t.find(name, hash)
 	switch {
 	case is != nil:
-	case t.known.Load() >= MaxNames:
+	case t.full(madeUp):
 		is = t.restLocked()
 	default:
 		is = newTally(name, hash)
 		free.Store(is)
 		t.known.Add(1)
+		if madeUp {
+			t.made.Add(1)
+		}
 	}
 	return is
+}
+
+// full reports whether there is no place for another name.
+func (t *Tallies) full(madeUp bool) bool {
+	return t.known.Load() >= MaxNames || madeUp && t.made.Load() >= MaxMadeUp
 }
 
 // rest returns the tally of what has none of its own.

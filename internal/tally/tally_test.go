@@ -161,6 +161,28 @@ func TestNamesAreBounded(t *testing.T) {
 	}
 }
 
+// Names that clients make up leave a place for those of the service.
+func TestNamesThatClientsMakeUp(t *testing.T) {
+	var all Tallies
+	for i := range 2 * MaxNames {
+		rule := named(fmt.Sprint("rate", i))
+		arith.Of(rule).MadeUp = true
+		all.Of(rule).CountOne(true, limit.SourceLocal)
+	}
+	for i := range MaxNames - MaxMadeUp {
+		all.Of(named(fmt.Sprint("rule", i))).CountOne(true, limit.SourceLocal)
+	}
+	list := all.All()
+	if len(list) != MaxNames+1 || list[0].Allowed[Local] != 2*MaxNames-MaxMadeUp {
+		t.Fatalf("%d names, %d counted together", len(list), list[0].Allowed[Local])
+	}
+	for _, is := range list[1:] {
+		if is.Allowed[Local] != 1 {
+			t.Errorf("%s: %d", is.Name, is.Allowed[Local])
+		}
+	}
+}
+
 // Names with one hash are different names.
 func TestNamesOfOneHash(t *testing.T) {
 	var all Tallies
