@@ -1,7 +1,7 @@
 package table
 
 import (
-	"runtime"
+	"slices"
 
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/decision"
@@ -11,41 +11,49 @@ import (
 // FewChecks is how many checks TakeAll can decide together without an allocation.
 const FewChecks = 4
 
-// allTries bounds how often counters are looked up again because one was dropped before all were
-// locked. Each further try needs an eviction at that moment.
-const allTries = 1000
-
 // TakeAll is [counter.TakeTogether] for keys. out is as long as checks.
 func (t *Table) TakeAll(checks []limit.Check, now int64, out []limit.Result) (v limit.AllResult) {
 	var few [FewChecks]counter.Asked
-	v = decision.None()
-	for try := range allTries {
-		list := few[:0]
-		for i := range checks {
-			list = append(list, counter.Asked{Counter: t.lookup(&checks[i], now, try > 0), Check: i})
-		}
-		if counter.TakeTogether(list, checks, now, out) {
-			for i := range checks {
-				decision.Add(&v, i, checks[i].Rule, out[i])
-			}
-			return v
-		}
-		runtime.Gosched()
-	}
-	// The counters could not be locked together: refuse, which is the safe side.
+	list := few[:0]
 	for i := range checks {
-		out[i] = limit.Result{Limit: checks[i].Rule.Limit(), RetryAfter: counter.ClosedRetry}
+		q := &checks[i]
+		t.with(q.Key, q.Rule, now, always, func(c *counter.Counter) bool {
+			list = append(list, counter.Asked{Counter: c, Check: i})
+			return true
+		})
+	}
+	if !counter.TakeTogether(list, checks, now, out) {
+		t.takeAllLocked(list[:0], checks, now, out)
+	}
+	v = decision.None()
+	for i := range checks {
 		decision.Add(&v, i, checks[i].Rule, out[i])
 	}
 	return v
 }
 
-// lookup returns the counter of a check. The counter may be dropped before it is locked: then call
-// lookup again, with again set.
-func (t *Table) lookup(q *limit.Check, now int64, again bool) (c *counter.Counter) {
-	t.with(q.Key, q.Rule, now, true, func(found *counter.Counter) (ok bool) {
-		c = found
-		return !again
-	})
-	return c
+// takeAllLocked decides when a counter was dropped before all were locked. It locks the shards of all
+// keys first, in one order, so none of their counters is dropped meanwhile. It makes no room for one of
+// the keys either, because another of them might have to leave.
+func (t *Table) takeAllLocked(list []counter.Asked, checks []limit.Check, now int64, out []limit.Result) {
+	shards := make([]int, 0, len(checks))
+	for i := range checks {
+		h, _ := t.hashOf(checks[i].Key, checks[i].Rule)
+		shards = append(shards, int(h>>t.index.shift))
+	}
+	slices.Sort(shards)
+	for _, i := range slices.Compact(slices.Clone(shards)) {
+		t.index.shards[i].mu.Lock()
+		defer t.index.shards[i].mu.Unlock()
+	}
+	for i := range checks {
+		q := &checks[i]
+		h, print := t.hashOf(q.Key, q.Rule)
+		c, spare := t.findLocked(t.index.shard(h), h, print, q.Key, q.Rule, now, inAnyCase)
+		list = append(list, counter.Asked{Counter: c, Check: i})
+		if spare {
+			defer t.forgetLocked(t.index.shard(h), c, counter.Kept, now)
+		}
+	}
+	counter.TakeTogether(list, checks, now, out)
 }

@@ -24,12 +24,13 @@
 // # What is promised
 //
 //   - A key has one live counter, even if many goroutines create it at once.
-//   - A counter with units that were not reported to Redis is never dropped.
-//   - A flood of other keys does not free a key that is being refused, and memory stays
-//     bounded (see [Options.MaxKeys], evict.go, policy.go). A counter that has been used but
-//     would not refuse one unit now may be dropped when there is no room ([Stats].Forgotten).
-//   - When no counter may be evicted, new keys share overflow counters: they are limited more
-//     strictly than alone, but neither unlimited nor all refused.
+//   - A counter with units that were not reported to Redis is dropped only if there is no room and
+//     no other may go. Its units are counted ([Stats].Unreported).
+//   - A flood of other keys frees no key, and memory stays bounded (see [Options].MaxKeys and
+//     MaxRemembered, evict.go, policy.go). What a dropped counter has counted is remembered
+//     (traces.go), and the next counter of its key begins with it.
+//   - When no counter may be dropped, a new key is decided by what is remembered of it, and
+//     remembered again: it has its own limit ([Stats].Overflow).
 //
 // Not promised: while there is a lease, keys are distinguished by hash and fingerprint alone. Two
 // keys that agree in both are decided as one; the chance is below 1 in 2⁶⁴ for a pair of keys.

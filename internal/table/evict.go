@@ -3,8 +3,8 @@ package table
 import (
 	"slices"
 
+	"github.com/hybridlimit/hybridlimit/internal/algorithm"
 	"github.com/hybridlimit/hybridlimit/internal/counter"
-	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 const (
@@ -14,6 +14,9 @@ const (
 	minSlack = 4096
 	// evictLooks is among how many counters the victim is chosen when a new key needs room.
 	evictLooks = 16
+	// evictKept is how many of these may be kept for what a trace does not hold, see [counter.Kept], before
+	// one of them goes. Where half of the counters are kept, one eviction in 500 takes one of these.
+	evictKept = 8
 	// evictMost bounds how many more are looked at if all of these must stay: about as many as a
 	// shard has.
 	evictMost = shardKeys
@@ -22,53 +25,95 @@ const (
 	// full table would find no entry. scatter is odd and the number of entries a power of two, so
 	// every entry is reached.
 	scatter = 40503*rowSize + 1
-	// maxOverflow bounds the overflow counters of a shard. There is one for each rule.
-	maxOverflow = 64
 )
 
-// overflowKey is the key of overflow counters. They are not in the index, so it cannot clash with a
-// key of the user.
-const overflowKey = "(overflow)"
-
-// makeRoomLocked drops a counter that would not refuse one unit, and reports whether there was one.
-// Of evictLooks counters it prefers one that was not used lately and that the policy does not hold,
-// then the first of the others that may go. If there is none, it takes the next in the shard that
-// may go. If all counters of the shard were looked at and must stay, it looks at only evictLooks
-// for each further key, so that a flood of new keys costs little.
+// makeRoomLocked drops a counter, and remembers what it counted. It reports whether there was one that
+// may go. Of evictLooks counters it prefers one that was not used lately and that the policy does not
+// hold. It does not matter whether a counter refuses: otherwise keys that are used up on purpose would
+// take the room of all others.
+//
+// If none of these may go, it takes the next of the shard that may. If all counters of the shard were
+// looked at in vain, as in an outage, it drops one of those whose units were not reported. They are lost
+// for other nodes, and are counted. From then on it looks at only evictLooks for each further key, so
+// that a flood of new keys costs little.
 func (t *Table) makeRoomLocked(sh *shard, now int64) bool {
-	var busy [evictLooks]*counter.Counter
-	n := 0
+	e := eviction{t: t, sh: sh, now: now}
+	var looked, busy [evictLooks]*counter.Counter
+	n, k := 0, 0
 	for range min(evictLooks, sh.live) {
-		switch c := sh.nextLocked(); {
-		case c.IsBusy():
-			busy[n] = c
-			n++
-		case t.forgetLocked(sh, c, counter.Partial, now):
+		c := sh.nextLocked()
+		if c.IsBusy() {
+			busy[k] = c
+			k++
+			continue
+		}
+		if looked[n] = c; e.drop(c) {
 			return true
 		}
+		n++
 	}
-	for _, c := range busy[:n] {
-		if t.forgetLocked(sh, c, counter.Partial, now) {
-			return true
-		}
+	n += copy(looked[n:], busy[:k])
+	if slices.ContainsFunc(looked[n-k:n], e.drop) {
+		return true
 	}
 	sh.stuck += evictLooks
 	for range min(evictMost, sh.live-sh.stuck) {
-		if sh.stuck++; t.forgetLocked(sh, sh.nextLocked(), counter.Partial, now) {
+		if sh.stuck++; e.drop(sh.nextLocked()) {
 			return true
 		}
+	}
+	return t.dropUnreportedLocked(sh, looked[:n], now)
+}
+
+// dropUnreportedLocked drops one of some counters whose units were not reported: that which has used
+// the smallest share of its limit. So keys that an attacker asks once go before those that are used up.
+func (t *Table) dropUnreportedLocked(sh *shard, list []*counter.Counter, now int64) bool {
+	var room [evictLooks]struct {
+		c     *counter.Counter
+		share int
+	}
+	by := room[:len(list)]
+	for i, c := range list {
+		by[i].c, by[i].share = c, c.Share(now)
+	}
+	for len(by) > 0 {
+		least := 0
+		for i := range by {
+			if by[i].share < by[least].share {
+				least = i
+			}
+		}
+		if _, ok := t.forgetLocked(sh, by[least].c, counter.Unreported, now); ok {
+			return true
+		}
+		by = slices.Delete(by, least, least+1)
 	}
 	return false
 }
 
-// mayMakeRoomLocked reports whether makeRoomLocked would find a counter to drop.
-func (sh *shard) mayMakeRoomLocked(now int64) bool {
-	for range min(sh.live, evictLooks+min(evictMost, max(0, sh.live-sh.stuck))) {
-		if sh.nextLocked().Retention(now) <= counter.Partial {
-			return true
-		}
+// eviction looks for a counter that may go.
+type eviction struct {
+	t     *Table
+	sh    *shard
+	now   int64
+	kept  int              // counters that were found to be kept
+	first *counter.Counter // the first of them
+}
+
+// drop drops c if that loses nothing, or instead the first one that is kept if there are too many. It
+// reports whether it did.
+func (e *eviction) drop(c *counter.Counter) bool {
+	r, ok := e.t.forgetLocked(e.sh, c, counter.Used, e.now)
+	if ok || r != counter.Kept {
+		return ok
 	}
-	return false
+	if e.kept++; e.first == nil {
+		e.first = c
+	}
+	if e.kept == evictKept {
+		_, ok = e.t.forgetLocked(e.sh, e.first, counter.Kept, e.now)
+	}
+	return ok
 }
 
 // nextLocked returns the counter at which eviction looks next. It goes through all entries, spread
@@ -90,16 +135,20 @@ func (sh *shard) nextLocked() *counter.Counter {
 	}
 }
 
-// forgetLocked drops c if its retention is no higher than most, and reports whether it did.
-func (t *Table) forgetLocked(sh *shard, c *counter.Counter, most counter.Retention, now int64) bool {
+// forgetLocked drops c if its retention is no higher than most, and remembers what it counted. It
+// returns the retention, and whether it did.
+func (t *Table) forgetLocked(sh *shard, c *counter.Counter, most counter.Retention, now int64) (r counter.Retention, ok bool) {
+	print := sh.printOf(c)
 	d, ok := c.Drop(most, now)
 	if !ok {
-		return false
+		return d.Retention, false
 	}
 	sh.removeLocked(c, d.Entry)
-	sh.stuck = 0
 	if d.Held {
 		sh.gone = append(sh.gone, c)
+	}
+	if d.Trace != (algorithm.Trace{}) {
+		t.memory.remember(sh.traces, print, d.Rule, d.Trace, now)
 	}
 	t.stats.live.Add(-1)
 	if d.Retention == counter.Idle {
@@ -107,43 +156,21 @@ func (t *Table) forgetLocked(sh *shard, c *counter.Counter, most counter.Retenti
 	} else {
 		t.stats.forgotten.Add(1)
 	}
-	return true
-}
-
-// overflowLocked returns the counter that a new key shares with other new keys of its rule in this
-// shard, when there is no room for its own. It has no link, because its units belong to no key. If
-// more than [maxOverflow] rules overflow in one shard and no overflow counter is idle, the key gets
-// a counter that refuses everything: the safe side.
-func (t *Table) overflowLocked(sh *shard, rule *limit.Rule, now int64) *counter.Counter {
-	c := sh.overflowOf(rule)
-	if c == nil {
-		c = counter.New(overflowKey, rule, 0, nil, nil, now)
-		if len(sh.overflow) >= maxOverflow && !sh.dropOverflowLocked(now) {
-			c.RefuseAll()
-			return c
-		}
-		sh.overflow = append(sh.overflow, c)
+	if d.Retention <= counter.Used {
+		sh.stuck = 0
 	}
-	c.Follow(t.link, now) // the fallback of an outage applies here as well
-	return c
+	return d.Retention, true
 }
 
-// overflowOf returns the overflow counter of a rule, or nil.
-func (sh *shard) overflowOf(rule *limit.Rule) *counter.Counter {
-	for _, c := range sh.overflow {
-		if c.Matches(overflowKey, rule) {
-			return c
+// printOf returns the fingerprint of the key of a counter; 0 if the counter was dropped.
+func (sh *shard) printOf(c *counter.Counter) uint64 {
+	if e := c.Entry(); e != nil {
+		return e.Print()
+	}
+	for _, x := range sh.extra {
+		if x.c == c {
+			return x.print
 		}
 	}
-	return nil
-}
-
-// dropOverflowLocked drops one overflow counter that holds no units, and reports whether there was
-// one.
-func (sh *shard) dropOverflowLocked(now int64) bool {
-	i := slices.IndexFunc(sh.overflow, func(c *counter.Counter) bool { return c.Retention(now) == counter.Idle })
-	if i >= 0 {
-		sh.overflow = slices.Delete(sh.overflow, i, i+1)
-	}
-	return i >= 0
+	return 0
 }

@@ -60,7 +60,7 @@ func TestWitnessOfAResetStays(t *testing.T) {
 				if k == c && !rep.Restore {
 					t.Error("the reset is not reported")
 				}
-				k.Settle(now, report.Answer{Rule: rule, Restored: rep.Restore, State: report.State{Gen: rep.Known.Gen, Born: rep.Known.Born}, At: now, ServerNow: now, Slack: 1})
+				k.Settle(now, report.Answer{Rule: rule, Restored: rep.Restore, State: report.State{Gen: rep.Known.Gen, Born: rep.Known.Born, Buckets: rep.Buckets}, At: now, ServerNow: now, Slack: 1})
 			}
 		})
 	}
@@ -73,7 +73,7 @@ func TestWitnessOfAResetStays(t *testing.T) {
 	if witness() != c {
 		t.Fatal("the witness was dropped")
 	}
-	if w := c.Retention(now + int64(arith.Of(rule).Horizon()) - 1); w != counter.Denying {
+	if w := c.Retention(now + int64(arith.Of(rule).Horizon()) - 1); w != counter.Kept {
 		t.Errorf("worth %v shortly before it may go", w)
 	}
 	if w := c.Retention(now + int64(arith.Of(rule).Horizon())); w != counter.Idle {

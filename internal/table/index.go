@@ -36,15 +36,16 @@ const (
 type shard struct {
 	rows *atomic.Pointer[rows] // in the index
 
-	mu       sync.Mutex         // protects all below and writes to tags; its counters are dropped only under it
-	live     int                // number of counters
-	most     int                // largest number of rows
-	extra    []extra            // counters whose rows are full
-	overflow []*counter.Counter // one for each rule, for new keys without room
-	gone     []*counter.Counter // dropped, but still in the policy
-	hand     int                // where eviction continues, see nextLocked
-	swept    int                // where the sweep continues
-	stuck    int                // counters looked at in vain since eviction last dropped one
+	mu     sync.Mutex         // protects all below and writes to tags; its counters are dropped only under it
+	live   int                // number of counters
+	most   int                // largest number of rows
+	extra  []extra            // counters whose rows are full
+	gone   []*counter.Counter // dropped, but still in the policy
+	hand   int                // where eviction continues, see nextLocked
+	swept  int                // where the sweep continues
+	stuck  int                // counters looked at in vain since eviction last dropped one with nothing to report
+	traces *traces            // of keys that have no counter
+	_      [16]byte           // fills a cache line
 }
 
 // rows are the entries of a shard and, in a separate array, their tags. All tags are small enough
@@ -140,6 +141,20 @@ func (x *index) init(keys int) {
 		sh.rows, sh.most = &x.rows[i], most
 		sh.rows.Store(newRows(1))
 	}
+}
+
+// initTraces makes room for at least this many remembered keys, and returns for how many.
+func (x *index) initTraces(keys int) (room int) {
+	most := 1
+	for most*setSize*len(x.shards) < keys {
+		most *= 2
+	}
+	all := make([]traces, len(x.shards))
+	for i := range x.shards {
+		all[i].most = most
+		x.shards[i].traces = &all[i]
+	}
+	return most * setSize * len(x.shards)
 }
 
 // extra is a counter that has no entry, and the fingerprint of its key.

@@ -33,7 +33,7 @@ func (t *Table) forgetForTest(tb testing.TB, key string, rule *limit.Rule) {
 	sh := t.index.shard(c.Hash())
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if !t.forgetLocked(sh, c, counter.Partial, int64(t.clock.Now())) {
+	if _, ok := t.forgetLocked(sh, c, counter.Used, int64(t.clock.Now())); !ok {
 		tb.Fatalf("%q stays", key)
 	}
 }
@@ -75,11 +75,11 @@ func TestEntriesThatServeOthers(t *testing.T) {
 	if _, _, v := was.Peek(print, rule, now); v != counter.Unanswered {
 		t.Errorf("%v at a glance by the entry of another key", v)
 	}
-	if res := table.Peek(table.clock, "first", rule); res.Remaining != 10 {
-		t.Errorf("a forgotten key: %+v", res)
+	if res := table.Peek(table.clock, "first", rule); res.Remaining != 6 {
+		t.Errorf("a key that has left: %+v", res)
 	}
-	for i := range 12 {
-		if ok, _, leased := table.AllowBy(table.clock, "first", rule, 1); ok != (i < 10) || leased != (ok && i > 0) {
+	for i := range 8 {
+		if ok, _, leased := table.AllowBy(table.clock, "first", rule, 1); ok != (i < 6) || leased != (ok && i > 0) {
 			t.Errorf("check %d of the first key: %v, by a lease %v", i, ok, leased)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -92,11 +94,8 @@ func TestNewKeysAmongKeysThatRefuse(t *testing.T) {
 // some may be, they make room again.
 func TestLooksForRoomAreBounded(t *testing.T) {
 	const keys = 400
-	table := newUnkept(t, Options{MaxKeys: 1, slack: keys - 1, hash: oneHash})
+	table, _ := inFlightTable(t, keys, oneHash)
 	rule, now := slow(10), int64(table.clock.Now())
-	for _, key := range names("refuses", keys) {
-		admit(table, key, rule, 1, 11)
-	}
 	sh := table.index.shard(42)
 	flood(table, rule, "first", 1)
 	if sh.stuck != keys {
@@ -107,8 +106,8 @@ func TestLooksForRoomAreBounded(t *testing.T) {
 	if most := keys + further*evictLooks; sh.stuck > most {
 		t.Errorf("%d further ones have looked at %d, at most %d are expected", further, sh.stuck-keys, most-keys)
 	}
-	for _, key := range names("refuses", 4) {
-		table.lookUp(key, rule).Set(now, 0, rule)
+	for _, key := range names("in flight", 4) {
+		table.lookUp(key, rule).Settle(now, report.Answer{Rule: rule, State: report.State{Level: arith.Of(rule).Cost(1)}, At: now, ServerNow: now})
 	}
 	overflow := table.Stats().Overflow
 	flood(table, rule, "last", keys/evictLooks+1) // as many as it takes to look at all again

@@ -15,6 +15,10 @@ const (
 	// MaxMaxKeys is the largest allowed [Options].MaxKeys. At some 320 bytes a key this is more
 	// memory than a machine has free for a rate limiter.
 	MaxMaxKeys = 1 << 26
+	// rememberedPerKey is the default of [Options].MaxRemembered for each key of MaxKeys.
+	rememberedPerKey = 32
+	// MaxMaxRemembered is the largest allowed [Options].MaxRemembered: 16 GB.
+	MaxMaxRemembered = 1 << 30
 )
 
 // Options configures a [Table]. The zero Options is usable.
@@ -22,6 +26,10 @@ type Options struct {
 	// MaxKeys is how many keys are kept; 0 means [DefaultMaxKeys]. There is room for a quarter
 	// more, at least 4,096 more, because a goroutine in the background decides which keys are kept.
 	MaxKeys int
+	// MaxRemembered is of how many keys that had to leave is remembered what they have used, 16 bytes
+	// each, allocated as they come; 0 means 32 times MaxKeys. It is rounded up to a power of two for
+	// each shard of the index.
+	MaxRemembered int
 	// Clock is the clock of the sweep; nil means [clock.System]. It must be the clock whose
 	// readings are passed to the checks.
 	Clock clock.Clock
@@ -37,6 +45,10 @@ type Options struct {
 	// that was used before and the one that is used now. It may be called under locks: it must
 	// neither block nor call the table. nil: it is not called.
 	Conflict func(was, is *limit.Rule)
+	// Crowded is called, at most once in [crowdedEvery], when keys were displaced or units lost since the
+	// last call, or when half of MaxRemembered is taken. It is called by the goroutine of the sweep, which
+	// it must not block. nil: it is not called.
+	Crowded func(Stats)
 
 	// hash replaces the hash of a key, so that tests can make keys collide.
 	hash func(key string, rule *limit.Rule) uint64
@@ -48,6 +60,9 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	if o.MaxKeys == 0 {
 		o.MaxKeys = DefaultMaxKeys
+	}
+	if o.MaxRemembered == 0 {
+		o.MaxRemembered = int(min(rememberedPerKey*int64(o.MaxKeys), MaxMaxRemembered))
 	}
 	o.Clock = clock.Or(o.Clock)
 	if o.slack == 0 {

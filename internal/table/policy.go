@@ -7,6 +7,7 @@ import (
 
 	"github.com/dgraph-io/ristretto/v2"
 
+	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 )
 
@@ -24,6 +25,8 @@ const (
 	sweepEvery = time.Second
 	sweepAll   = 60
 	sweepFull  = 4
+	// crowdedEvery is the shortest time between two calls of [Options].Crowded.
+	crowdedEvery = 5 * time.Minute
 	// sweepHold bounds how many entries the sweep looks at while it holds a lock.
 	sweepHold = 256
 	// sketchSmall and sketchLarge are for how many keys the policy tracks the frequency per key
@@ -68,26 +71,58 @@ func release(item *ristretto.Item[*counter.Counter]) {
 	}
 }
 
-// keep sweeps until the table is closed. No decision waits for it. It must not run for long at a
+// keep sweeps, and follows the wall clock, until the table is closed. No decision waits for it. It must not run for long at a
 // time, because of machines with one processor.
 func (t *Table) keep() {
 	defer close(t.kept)
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
 	var s sweeper
+	var crowd crowd
 	for {
 		select {
 		case <-tick.C:
+			t.followWall()
 			t.sweep(&s, t.isOpen)
+			t.sweepTraces(&s, t.isOpen)
+			if t.crowded != nil && crowd.news(t.Stats(), int64(t.clock.Now())) {
+				t.crowded(t.Stats())
+			}
 		case <-t.stop:
 			return
 		}
 	}
 }
 
+// crowd is what [Options].Crowded was last called for.
+type crowd struct {
+	at, lost int64
+	called   bool
+}
+
+// news reports whether to call it.
+func (c *crowd) news(s Stats, now int64) bool {
+	lost := s.Displaced + s.Unreported
+	if lost == c.lost && s.Remembered < s.RememberedRoom/2 || c.called && now < c.at+int64(crowdedEvery) {
+		return false
+	}
+	*c = crowd{now, lost, true}
+	return true
+}
+
+// followWall passes on by how much the wall clock is ahead of the clock of the checks.
+func (t *Table) followWall() {
+	ahead := int64(clock.Ahead(t.clock))
+	t.group.SetWall(ahead)
+	if t.link != nil {
+		t.link.SetWall(ahead)
+	}
+}
+
 // sweeper is the state of the sweep.
 type sweeper struct {
 	shard   int
+	traces  int // shard whose traces are next
 	created int64
 	budget  int // entries to look at; negative: this many too many were looked at
 	used    []*counter.Counter
@@ -111,6 +146,23 @@ func (t *Table) sweep(s *sweeper, goOn func() bool) {
 		t.tell(s)
 	}
 	s.budget = min(s.budget, 0) // all were looked at
+}
+
+// sweepTraces forgets, in one of sweepAll parts of the shards, the remembered keys that count no more.
+func (t *Table) sweepTraces(s *sweeper, goOn func() bool) {
+	n := len(t.index.shards)
+	for range (n + sweepAll - 1) / sweepAll {
+		sh := &t.index.shards[s.traces]
+		for more := true; more; {
+			if !goOn() {
+				return
+			}
+			sh.mu.Lock()
+			more = t.memory.sweep(sh.traces, sweepHold/setSize, int64(t.clock.Now()))
+			sh.mu.Unlock()
+		}
+		s.traces = (s.traces + 1) % n
+	}
 }
 
 func (t *Table) isOpen() bool {

@@ -38,6 +38,8 @@ type Table struct {
 	room    int64 // largest number of counters
 	maxDebt time.Duration
 	policy  *policy
+	memory  *memory
+	crowded func(Stats)
 
 	closing   atomic.Bool
 	closeOnce sync.Once
@@ -53,20 +55,26 @@ func New(o Options) (*Table, error) {
 	if o.MaxKeys < 0 || o.MaxKeys > MaxMaxKeys {
 		return nil, fmt.Errorf("local: MaxKeys %d: must be 0 to %d", o.MaxKeys, MaxMaxKeys)
 	}
+	if o.MaxRemembered < 0 || o.MaxRemembered > MaxMaxRemembered {
+		return nil, fmt.Errorf("local: MaxRemembered %d: must be 0 to %d", o.MaxRemembered, MaxMaxRemembered)
+	}
 	o = o.withDefaults()
 	t := &Table{
 		clock: o.Clock, link: o.Link, seeds: keyhash.New(), hash: o.hash,
 		room: int64(o.MaxKeys + o.slack), maxDebt: o.MaxDebt,
-		stop: make(chan struct{}),
-		kept: make(chan struct{}),
+		crowded: o.Crowded,
+		stop:    make(chan struct{}),
+		kept:    make(chan struct{}),
 	}
 	t.index.init(int(t.room))
+	t.memory = newMemory(t.index.initTraces(o.MaxRemembered))
 	t.group.Tallies = o.Tallies
 	t.names.OnConflict = o.Conflict
 	var err error
 	if t.policy, err = t.newPolicy(int64(o.MaxKeys)); err != nil {
 		return nil, err
 	}
+	t.followWall()
 	go t.keep()
 	return t, nil
 }
@@ -103,7 +111,7 @@ func (t *Table) allowSlowly(tried *counter.Entry, h, print uint64, key string, r
 			return v == counter.Admitted, src, v == counter.Admitted
 		}
 	}
-	t.withEntry(e, h, print, key, rule, now, n > 0, func(c *counter.Counter) (ok bool) {
+	t.withEntry(e, h, print, key, rule, now, alwaysIf(n > 0), func(c *counter.Counter) (ok bool) {
 		allowed, src, ok = c.Check(now, n, rule)
 		return ok
 	})
@@ -158,23 +166,44 @@ func wholeAnswer(rule *limit.Rule, level int64, src limit.Source) limit.Result {
 }
 
 func (t *Table) ask(h, print uint64, key string, rule *limit.Rule, n, now int64, book bool) (res limit.Result) {
-	t.withEntry(t.index.search(h, print), h, print, key, rule, now, book && n > 0, func(c *counter.Counter) (ok bool) {
+	t.withEntry(t.index.search(h, print), h, print, key, rule, now, alwaysIf(book && n > 0), func(c *counter.Counter) (ok bool) {
 		res, ok = c.Ask(now, n, rule, book)
 		return ok
 	})
 	return res
 }
 
-// with calls f with the counter of a key, and again with another if the first was dropped. If there
-// is none it creates one or, without create, makes one up for this call.
-func (t *Table) with(key string, rule *limit.Rule, now int64, create bool, f func(*counter.Counter) (ok bool)) {
+// Whether a call about a key without a counter creates one.
+type creation uint8
+
+const (
+	// never: the call is decided by a counter that is made up for it, and consumes nothing.
+	never creation = iota
+	// ifRemembered: if units of the key are remembered, because the call may change them. Otherwise as
+	// never.
+	ifRemembered
+	always
+	// inAnyCase: as always, but no other counter is dropped for it.
+	inAnyCase
+)
+
+// alwaysIf returns always if the call consumes, otherwise never.
+func alwaysIf(consumes bool) creation {
+	if consumes {
+		return always
+	}
+	return never
+}
+
+// with calls f with the counter of a key, and again with another if the first was dropped.
+func (t *Table) with(key string, rule *limit.Rule, now int64, create creation, f func(*counter.Counter) (ok bool)) {
 	h, print := t.hashOf(key, rule)
 	t.withEntry(t.index.search(h, print), h, print, key, rule, now, create, f)
 }
 
 // withEntry is with for a key that the index has in e; nil: it has none. Counters are dropped only
 // under the lock of their shard, so the one that is found under that lock answers.
-func (t *Table) withEntry(e *counter.Entry, h, print uint64, key string, rule *limit.Rule, now int64, create bool, f func(*counter.Counter) (ok bool)) {
+func (t *Table) withEntry(e *counter.Entry, h, print uint64, key string, rule *limit.Rule, now int64, create creation, f func(*counter.Counter) (ok bool)) {
 	t.names.See(rule)
 	if c := counterOf(e, key, rule); c != nil && f(c) {
 		return
@@ -182,43 +211,59 @@ func (t *Table) withEntry(e *counter.Entry, h, print uint64, key string, rule *l
 	sh := t.index.shard(h)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	f(t.findLocked(sh, h, print, key, rule, now, create))
+	c, spare := t.findLocked(sh, h, print, key, rule, now, create)
+	if f(c); spare {
+		t.forgetLocked(sh, c, counter.Kept, now)
+	}
 }
 
-// findLocked returns the counter of a key. If there is none it creates one or, without create, makes
-// one up for one call: units count in it as in a new one, but nothing is reported. If there is no
-// room for the key, it returns the overflow counter that the key shares, or would share.
-func (t *Table) findLocked(sh *shard, h, print uint64, key string, rule *limit.Rule, now int64, create bool) *counter.Counter {
+// findLocked returns the counter of a key. If there is none it creates one or makes one up, with what
+// is remembered of the key. spare reports that it was created without room: no other counter may go.
+// Then it must be dropped again after the call, and is remembered.
+func (t *Table) findLocked(sh *shard, h, print uint64, key string, rule *limit.Rule, now int64, create creation) (c *counter.Counter, spare bool) {
 	if c := sh.findLocked(h, print, key, rule); c != nil {
 		if c.Entry() == nil {
 			sh.comeInLocked(c, h, print, now)
 		}
-		return c
+		return c, false
 	}
-	full := t.stats.live.Load() >= t.room
-	if !create {
-		if c := sh.overflowOf(rule); c != nil && full && !sh.mayMakeRoomLocked(now) {
-			return c
+	if create == never || create == ifRemembered && !sh.traces.has(print) {
+		was, trace := t.memory.recall(sh.traces, print, now, false)
+		if c = counter.MakeUp(key, ruleAs(was, rule), t.link, &t.group, now); was != nil {
+			c.Resume(now, trace)
 		}
-		return counter.MakeUp(key, rule, t.link, now)
+		return c, false
 	}
-	if full && !t.makeRoomLocked(sh, now) {
+	if spare = t.stats.live.Load() >= t.room && (create == inAnyCase || !t.makeRoomLocked(sh, now)); spare {
 		t.stats.overflow.Add(1)
-		return t.overflowLocked(sh, rule, now)
 	}
-	return t.createLocked(sh, h, print, key, rule, now)
+	return t.createLocked(sh, h, print, key, rule, now), spare
 }
 
-// createLocked makes a counter and enters it in the index. It revokes the leases of the key under
+// ruleAs returns the rule by which a remembered key begins: the one by which it was counted, if that
+// has other numbers. Then the first call goes on to the present one. was may be nil.
+func ruleAs(was, rule *limit.Rule) *limit.Rule {
+	if was == nil || idOf(was) == idOf(rule) {
+		return rule
+	}
+	return was
+}
+
+// createLocked makes a counter, with what is remembered of its key, and enters it in the index. It revokes the leases of the key under
 // rules of the same name and another algorithm. Then the next check under such a rule goes through
 // package rulenames, which detects the conflict.
 func (t *Table) createLocked(sh *shard, h, print uint64, key string, rule *limit.Rule, now int64) *counter.Counter {
 	for _, other := range t.names.Others(rule) {
-		if c := t.Find(key, other); c != nil {
+		h, print := t.hashOf(key, other) // only a counter with an entry has a lease
+		if c := counterOf(t.index.search(h, print), key, other); c != nil {
 			c.Revoke(now)
 		}
 	}
-	c := counter.New(key, rule, h, t.link, &t.group, now)
+	was, trace := t.memory.recall(sh.traces, print, now, true)
+	c := counter.New(key, ruleAs(was, rule), h, t.link, &t.group, now)
+	if was != nil {
+		c.Resume(now, trace)
+	}
 	sh.live++
 	if n := sh.rowsLocked(); n > len(sh.rows.Load().tags) {
 		sh.growLocked(n, now)
@@ -230,7 +275,7 @@ func (t *Table) createLocked(sh *shard, h, print uint64, key string, rule *limit
 }
 
 // Range calls f for every live counter until f returns false. Counters that are created or dropped
-// meanwhile may be left out. Overflow counters are left out: they belong to no key.
+// meanwhile may be left out.
 func (t *Table) Range(f func(*counter.Counter) bool) {
 	var list []*counter.Counter
 	for i := range t.index.shards {
@@ -263,7 +308,13 @@ func (t *Table) Rules() []*limit.Rule { return t.names.Current() }
 // Find returns the counter of a key under a rule; nil if there is none.
 func (t *Table) Find(key string, rule *limit.Rule) *counter.Counter {
 	h, print := t.hashOf(key, rule)
-	return counterOf(t.index.search(h, print), key, rule)
+	if c := counterOf(t.index.search(h, print), key, rule); c != nil {
+		return c
+	}
+	sh := t.index.shard(h)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return sh.findLocked(h, print, key, rule) // it may have no entry
 }
 
 // Survey counts what leases have admitted so far, see [Options].Tallies, and returns the states of
@@ -279,10 +330,17 @@ func (t *Table) Survey(now int64) (s counter.Survey) {
 // Stats returns the figures of the table. It takes no lock.
 func (t *Table) Stats() Stats {
 	s := &t.stats
+	unreported := int64(0)
+	if t.link != nil {
+		unreported = t.link.Unreported.Load()
+	}
 	return Stats{
-		Live: s.live.Load(), Room: t.room,
+		Unreported: unreported,
+		Live:       s.live.Load(), Room: t.room,
 		Created: s.created.Load(), Expired: s.expired.Load(), Forgotten: s.forgotten.Load(),
 		Evictions: s.evictions.Load(), DroppedSets: s.dropped.Load(),
 		Overflow: s.overflow.Load(), Conflicts: t.names.Conflicts(),
+		Remembered: t.memory.live.Load(), RememberedRoom: t.memory.room,
+		Recalled: t.memory.recalled.Load(), Displaced: t.memory.displaced.Load(),
 	}
 }
