@@ -11,7 +11,11 @@
 // module asks the operating system for the time. Readings are nanoseconds since the Unix
 // epoch as the clock counts them, but they are not wall-clock time: System reads the wall
 // once, when the process starts, and follows the monotonic clock from there on, so that
-// neither NTP nor an operator can move it.
+// neither NTP nor an operator can move it. On most systems it stands still while the machine is
+// suspended.
+//
+// Where the time of day is meant, as for the periods of a calendar, a limiter adds what
+// [Ahead] returns, which it asks for once a second.
 package clock
 
 import (
@@ -41,6 +45,22 @@ type System struct{}
 
 // Now returns the time since the Unix epoch.
 func (System) Now() time.Duration { return baseUnix + time.Since(base) }
+
+// Ahead returns by how much the wall clock is ahead of Now. It changes if the wall clock is set, or if the
+// machine is suspended.
+func (System) Ahead() time.Duration {
+	now := time.Now() // reads both clocks
+	return time.Duration(now.UnixNano()) - baseUnix - now.Sub(base)
+}
+
+// Ahead returns by how much the wall clock is ahead of c. A Clock says so by a method Ahead, as [System] and
+// [Coarse] do. One without that method shows the time of day itself: then it is 0.
+func Ahead(c Clock) time.Duration {
+	if c, ok := c.(interface{ Ahead() time.Duration }); ok {
+		return c.Ahead()
+	}
+	return 0
+}
 
 // Coarse is a clock that a ticker refreshes: a reading costs one atomic load
 // (half a ns) and is at most one resolution old. Build it with [NewCoarse]
@@ -81,6 +101,9 @@ func (c *Coarse) run(resolution time.Duration) {
 
 // Now returns the reading of the last refresh.
 func (c *Coarse) Now() time.Duration { return time.Duration(c.now.Load()) }
+
+// Ahead returns by how much the wall clock is ahead, see [System].
+func (c *Coarse) Ahead() time.Duration { return System{}.Ahead() }
 
 // Stop ends the refreshing and its goroutine; the clock then stands still.
 // Further calls do nothing.

@@ -31,6 +31,29 @@ func TestSystemFollowsTheBubble(t *testing.T) {
 	})
 }
 
+// Fault 35: a clock knows by how much the wall clock differs from it.
+func TestAhead(t *testing.T) {
+	coarse := NewCoarse(time.Hour)
+	defer coarse.Stop()
+	for _, c := range []Clock{System{}, coarse, Forward(coarse)} {
+		if d := Ahead(c); d < -time.Minute || d > time.Minute {
+			t.Errorf("%T: the wall clock was set by %v", c, d)
+		}
+	}
+	manual := NewManual(time.Unix(100, 0))
+	for _, c := range []Clock{manual, Forward(manual), Skewed{Of: System{}, Offset: time.Hour}} {
+		if d := Ahead(c); d != 0 {
+			t.Errorf("%T shows the time of day, and is %v behind it", c, d)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) { // its wall clock shows the year 2000
+		time.Sleep(time.Second)
+		if now := (System{}).Now() + Ahead(System{}); int64(now) != time.Now().UnixNano() {
+			t.Errorf("%v, but the wall clock shows %v", time.Unix(0, int64(now)), time.Now())
+		}
+	})
+}
+
 func TestCoarse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := NewCoarse(10 * time.Millisecond)

@@ -30,6 +30,9 @@ type forward struct {
 	latest atomic.Int64
 }
 
+// Ahead returns by how much the wall clock is ahead.
+func (f *forward) Ahead() time.Duration { return Ahead(f.of) }
+
 // Now returns the latest reading.
 func (f *forward) Now() time.Duration {
 	t := int64(f.of.Now())

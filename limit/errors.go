@@ -19,9 +19,6 @@ var (
 	ErrUnsupported = errors.New("limit: rule is not supported by this limiter")
 	// ErrTooMany reports more units than the limit holds: waiting does not help.
 	ErrTooMany = errors.New("limit: more units than the limit holds")
-	// ErrNoRoom reports a key that could not be stored, because all of the
-	// limiter's room is taken by keys that it must keep.
-	ErrNoRoom = errors.New("limit: no room for another key")
 	// ErrClosed reports a call on a limiter that has been closed.
 	ErrClosed = errors.New("limit: limiter is closed")
 )

@@ -29,3 +29,14 @@ func ExampleLimiter() {
 	fmt.Println(greet(busy{}, "alice"))
 	// Output: 429, Retry-After: 90
 }
+
+// 10,000 requests a month, which begins on the 15th at midnight in Berlin.
+func ExampleQuota() {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		panic(err) // import _ "time/tzdata" if the host has no time zones
+	}
+	monthly := limit.Must(limit.Quota("requests", 10_000, limit.Calendar{Unit: limit.Month, Zone: berlin, First: 15}))
+	fmt.Println(monthly)
+	// Output: calendar "requests": 10000 per month from day 15 in Europe/Berlin
+}

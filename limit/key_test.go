@@ -19,7 +19,7 @@ func ExampleJoinKey() {
 func ExampleRule_DryRun() {
 	rule := Must(SlidingWindow("search", 100, time.Minute))
 	fmt.Println(rule.DryRun())
-	// Output: sliding-window "search": 100 per 1m0s (dry run)
+	// Output: sliding-window "search": 100 per minute (dry run)
 }
 
 // split undoes JoinKey, which shows that it is injective.

@@ -36,7 +36,7 @@ func (u Unit) String() string {
 type Calendar struct {
 	// Unit is [Day], [Week] or [Month].
 	Unit Unit
-	// Zone is the time zone in which a period begins at midnight; nil: UTC. It is known by its name: zones
+	// Zone is the time zone in which a period begins at midnight, as of [time.LoadLocation]; nil: UTC. It is known by its name: zones
 	// of the same name are taken for the same, and another spelling, such as Etc/UTC, for another zone. A
 	// zone that has no name, or one that means another zone on each host, such as Local, is not allowed.
 	Zone *time.Location

@@ -340,7 +340,7 @@ func (r *Rule) String() string {
 	if c := arith.Of(r).Calendar; c != nil {
 		text += " per " + calendarOf(c).String()
 	} else {
-		text += fmt.Sprintf(" per %v", arith.Of(r).Period)
+		text += " per " + inWords(arith.Of(r).Period)
 	}
 	if r.alg == AlgorithmSlidingWindow && r.buckets != arith.DefaultBuckets {
 		text += fmt.Sprintf(" in %d buckets", r.buckets)
@@ -352,4 +352,22 @@ func (r *Rule) String() string {
 		text += " (dry run)"
 	}
 	return text
+}
+
+// inWords returns a time as people say it, such as minute, 10 minutes or 36 hours; what is no whole number
+// of a unit as [time.Duration] has it.
+func inWords(d time.Duration) string {
+	for _, unit := range [...]struct {
+		is   time.Duration
+		name string
+	}{{time.Hour, "hour"}, {time.Minute, "minute"}, {time.Second, "second"}} {
+		switch n := d / unit.is; {
+		case d != n*unit.is:
+		case n == 1:
+			return unit.name
+		default:
+			return fmt.Sprintf("%d %ss", n, unit.name)
+		}
+	}
+	return d.String()
 }
