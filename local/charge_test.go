@@ -136,22 +136,28 @@ func TestChargeBehindReservations(t *testing.T) {
 	}
 }
 
-// A key without room in memory is not charged, and neither are the others that share its counter.
+// A charge counts for a key that had to leave memory, and for no other.
 //
 // Fault 101: units are charged above the limit.
-func TestChargeWithoutRoom(t *testing.T) {
+func TestChargeOfARememberedKey(t *testing.T) {
 	r := limit.Must(limit.SlidingLog("l", 3, time.Hour))
-	l := newLimiter(t, Options{MaxKeys: 1, Clock: clock.NewManual(start)})
-	for i := int64(0); i <= l.Stats().Room; i++ { // all refuse, so none is forgotten
-		l.AllowN(fmt.Sprint("full", i), r, 3)
-	}
-	if l.Stats().Overflow == 0 {
-		t.Fatalf("%+v", l.Stats())
-	}
-	for range 5 {
-		if got := l.Charge("new", r, 100); got != 0 {
-			t.Fatalf("%d units charged", got)
+	l := newLimiter(t, Options{MaxKeys: 1, MaxRemembered: 1 << 17, Clock: clock.NewManual(start)})
+	fill := func(name string) {
+		for i := int64(0); i <= 2*l.Stats().Room; i++ {
+			l.AllowN(fmt.Sprint(name, i), r, 3)
 		}
+	}
+	l.AllowN("k", r, 1)
+	fill("first")
+	if got := l.Charge("k", r, 100); got != 2 || l.Stats().Forgotten == 0 {
+		t.Fatalf("%d units charged, want 2: %+v", got, l.Stats())
+	}
+	fill("second")
+	if l.Allow("k", r) {
+		t.Error("the charge was forgotten")
+	}
+	if !l.AllowN("another", r, 3) {
+		t.Error("another key has paid for it")
 	}
 }
 

@@ -15,15 +15,14 @@
 //
 //   - A key has one counter, however many goroutines ask for it first. So each rule is exact, and
 //     [limit.Rule.Exact] changes nothing.
-//   - A flood of other keys does not free a key that is being refused, and memory stays
-//     bounded (see [Options.MaxKeys]).
-//   - When no key may be evicted new keys share counters: they are limited more strictly than
-//     alone, but neither unlimited nor all refused.
+//   - A flood of other keys frees no key and refuses no other, and memory stays bounded (see
+//     [Options.MaxKeys]). What a key has used is remembered when it has to leave memory, for up to
+//     [Options.MaxRemembered] keys.
 //
 // # What is not promised
 //
-//   - A key that has been used but would not refuse one unit now may be forgotten when there
-//     is no room ([Stats].Forgotten).
+//   - Above [Options.MaxRemembered], keys that have used the smallest share of their limit are
+//     forgotten first ([Stats].Displaced).
 //   - Most checks tell keys apart by two hashes of 64 bits with secret seeds: keys that agree
 //     in both are decided as one. The chance is below 1 in 2⁶⁴ for a pair of keys.
 //   - Nothing survives the process, and nothing is shared between processes. Package hybrid

@@ -32,7 +32,7 @@ type Limiter struct {
 // New returns a limiter that has seen no key. Close it to stop its goroutines.
 func New(o Options) (*Limiter, error) {
 	c := clock.Or(o.Clock)
-	t, err := table.New(table.Options{MaxKeys: o.MaxKeys, Clock: c})
+	t, err := table.New(table.Options{MaxKeys: o.MaxKeys, MaxRemembered: o.MaxRemembered, Clock: c})
 	if err != nil {
 		return nil, err
 	}
@@ -93,8 +93,7 @@ func (l *Limiter) Refund(key string, rule *limit.Rule, n int64) (back int64) {
 // Units above the limit are a debt: checks are refused until it is repaid. A leaky bucket is
 // raised to at most twice its capacity, and a sliding log to its limit. The rest is forgiven. A
 // window counts all units until they leave it. Callers that have reserved units keep their times. A
-// dry run consumes them as well. If there is no room for the key, nothing counts. A question that
-// cannot be asked charges nothing.
+// dry run consumes them as well. A question that cannot be asked charges nothing.
 func (l *Limiter) Charge(key string, rule *limit.Rule, n int64) (charged int64) {
 	if !l.askable(rule, n) {
 		return l.least(rule, n, func(part *limit.Rule) int64 { return l.Charge(key, part, n) })
@@ -106,8 +105,7 @@ func (l *Limiter) Charge(key string, rule *limit.Rule, n int64) (charged int64) 
 // Set makes used units of key count, whatever was counted before. More than the
 // limit is a debt, but for a sliding log, which holds no more than its limit.
 // Errors: [limit.ErrInvalidN] for used < 0, [limit.ErrNilRule] for a nil or
-// zero rule, [limit.ErrNoRoom] if there are too many keys to remember this one,
-// and [limit.ErrClosed] from a nil or zero Limiter; then nothing changes.
+// zero rule, and [limit.ErrClosed] from a nil or zero Limiter; then nothing changes.
 func (l *Limiter) Set(key string, rule *limit.Rule, used int64) error {
 	if l.combined(rule, used) {
 		return decision.EachPart(rule, func(part *limit.Rule) error { return l.Set(key, part, used) })
@@ -115,9 +113,7 @@ func (l *Limiter) Set(key string, rule *limit.Rule, used int64) error {
 	if !l.askable(rule, used) {
 		return fmt.Errorf("local: set: %w", cmp.Or(decision.Askable(rule, used), limit.ErrClosed))
 	}
-	if !l.table.Set(key, rule, used, int64(l.clock.Now())) {
-		return fmt.Errorf("local: set: %w", limit.ErrNoRoom)
-	}
+	l.table.Set(key, rule, used, int64(l.clock.Now()))
 	return nil
 }
 
