@@ -108,6 +108,9 @@ func (t *batchText) funnel(op *report.Report, units int64) {
 		top := toWire(op.Rule, op.Ceiling)
 		t.group('c', top.us, top.rem, min(op.Debt, units))
 	}
+	if op.Waits > 0 {
+		t.group('a', int64((op.Waits+time.Microsecond-1)/time.Microsecond), toWire(op.Rule, arith.Of(op.Rule).Full).us)
+	}
 	if back := toWire(op.Rule, op.Back); op.Back != (arith.Span{}) {
 		t.group('b', back.us, back.rem, op.BackGen)
 		t.span(op, op.BackTop)

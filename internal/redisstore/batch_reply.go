@@ -118,6 +118,12 @@ func (r *batchReader) state(st *report.State, op *report.Report) {
 	if op.Debt > 0 {
 		st.Forgiven = r.field(op.Debt)
 	}
+	if kind != '-' && r.line != "" {
+		r.take(";")
+		if st.Waiting = r.digits(maxExact); st.Waiting == 0 {
+			r.fail("nobody waits until 0")
+		}
+	}
 }
 
 // level consumes the time at which a leaky bucket is empty, and returns how long that is from now.

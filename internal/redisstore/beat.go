@@ -38,8 +38,9 @@ type BeatOptions struct {
 	// Offer becomes the id of the channel for notices if it has none yet: 1 to 40 letters
 	// and digits, different for every node. Empty: the id is neither set nor returned.
 	Offer string
-	// Echo is published on EchoChannel, unless that is empty.
+	// Echo is published on EchoChannel, unless that is empty, via the master of shard EchoVia.
 	Echo, EchoChannel string
+	EchoVia           int
 	// About is what the node says about itself, for tools. Whether it arrives does not matter.
 	About *About
 }
@@ -52,9 +53,24 @@ func validChannel(id string) bool {
 	return validNode(id) && len(id) <= maxChannelBytes && !strings.ContainsAny(id, "-_")
 }
 
+// clusterChannel is the id of the channel on a Cluster, which has one database only. So nobody needs to
+// ask for it, and notices do not depend on the master of its key.
+const clusterChannel = "cluster"
+
+// KnownChannel returns the id of the channel for notices if it is known without asking, else "".
+func (s *Store) KnownChannel() string {
+	if s.cluster {
+		return clusterChannel
+	}
+	return ""
+}
+
 // Channel returns the name of the channel for notices, "" if there is none, or if it is
 // unknown.
 func (s *Store) Channel(ctx context.Context) string {
+	if id := s.KnownChannel(); id != "" {
+		return s.keys.NoticeChannel(id)
+	}
 	c := &call{args: []any{"get", s.keys.ChannelKey()}}
 	s.do(ctx, c)
 	if id, _ := c.val.(string); validChannel(id) {
@@ -90,7 +106,7 @@ func (s *Store) Beat(ctx context.Context, node string, ttl time.Duration, shards
 	}
 	asks, echo := calls, &call{}
 	if o.EchoChannel != "" {
-		echo = Message{o.EchoChannel, []byte(o.Echo)}.call()
+		echo = s.publishes(Message{o.EchoChannel, []byte(o.Echo), o.EchoVia})
 		calls = append(calls, echo)
 	}
 	if o.About != nil {

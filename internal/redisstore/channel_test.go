@@ -98,14 +98,14 @@ func TestDatabasesDoNotHearEachOther(t *testing.T) {
 		t.Fatalf("both listen to %s", channels[0])
 	}
 	for db, s := range stores {
-		if _, err := s.Exec(ctx, nil, &Message{channels[db], fmt.Append(nil, "from ", db)}); err != nil {
+		if _, err := s.Exec(ctx, nil, &Message{channels[db], fmt.Append(nil, "from ", db), 0}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for db, sub := range subs { // the first that each hears is its own
 		wantHeard(t, sub, channels[db], fmt.Sprint("from ", db))
 	}
-	if err := stores[0].Publish(ctx, Message{channels[0], []byte("once more")}); err != nil {
+	if err := stores[0].Publish(ctx, Message{channels[0], []byte("once more"), 0}); err != nil {
 		t.Fatal(err)
 	}
 	wantHeard(t, subs[0], channels[0], "once more")

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -56,5 +57,21 @@ func TestMayHaveRun(t *testing.T) {
 		if got := MayHaveRun(Wrap(c.err)); got != c.want {
 			t.Errorf("%v: %v", c.err, got)
 		}
+	}
+}
+
+// The text of an error is without our prefix, and in the user's words.
+func TestText(t *testing.T) {
+	for text, err := range map[string]error{
+		"":                                nil,
+		"dial":                            Wrap(errors.New("dial")),
+		"NOAUTH Authentication required.": errors.New("NOAUTH Authentication required."),
+	} {
+		if got := Text(err); got != text {
+			t.Errorf("%v: %q, want %q", err, got, text)
+		}
+	}
+	if got := Text(Wrap(errors.New("ERR Protocol error: unauthenticated multibulk length"))); got != "NOAUTH Authentication required." {
+		t.Errorf("of a long command: %q", got)
 	}
 }

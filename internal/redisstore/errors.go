@@ -42,9 +42,7 @@ var prefixes = []struct {
 	reason string
 }{
 	{"NOAUTH", ClassMisconfigured, "noauth"},
-	// Redis reads no long command from a client that has not authenticated, and the
-	// call of a script is long.
-	{"ERR Protocol error: unauthenticated", ClassMisconfigured, "noauth"},
+	{unread, ClassMisconfigured, "noauth"},
 	{"WRONGPASS", ClassMisconfigured, "wrongpass"},
 	{"ERR invalid password", ClassMisconfigured, "wrongpass"},
 	{"ERR AUTH", ClassMisconfigured, "wrongpass"}, // a password was sent, but none is set
@@ -170,4 +168,21 @@ func Wrap(err error) error {
 		return nil
 	}
 	return fmt.Errorf("remote: %w", err)
+}
+
+// unread is how Redis refuses the long command of a client that sends no password: in words of
+// its protocol.
+const unread = "ERR Protocol error: unauthenticated"
+
+// Text returns the text of an error without the prefix of Wrap, in words that say what is
+// missing. It is empty for nil.
+func Text(err error) string {
+	if err == nil {
+		return ""
+	}
+	text := strings.TrimPrefix(err.Error(), "remote: ")
+	if strings.HasPrefix(text, unread) {
+		return "NOAUTH Authentication required."
+	}
+	return text
 }

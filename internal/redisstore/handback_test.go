@@ -176,3 +176,65 @@ func TestTakeSeesBatches(t *testing.T) {
 		}
 	})
 }
+
+// A leaky bucket that is above its capacity gives units back, unless callers wait who have booked ahead:
+// by a report or by a call. Redis says until when they wait, and forgets it after that and with a reset.
+//
+// Fault 107: a bucket above its limit, and a reservation.
+func TestBatchTellsReservationsFromExcess(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *backend) {
+		s, rule := b.store(), funnel(t, 10, 1, time.Minute)
+		r, seq := arith.Of(rule), int64(0)
+		op := func(key string, op report.Report) report.State {
+			seq++
+			op.Key, op.Rule = s.Keyspace().CounterKey(rule, key), rule
+			return exec(t, s, &Batch{Shard: s.Keyspace().Shard(key), Node: "n", Seq: seq, Prev: seq - 1, Ops: []report.Report{op}}).States[0]
+		}
+		book := func(key string, units int64, waits time.Duration) report.State {
+			return op(key, report.Report{Units: units, Ahead: r.Cost(units), Waits: waits})
+		}
+		back := func(key string) report.State {
+			return op(key, report.Report{Back: r.Cost(3), BackTop: r.Full, BackGen: 1 << 52})
+		}
+		book("excess", 12, 0)
+		if st := back("excess"); r.WholeUp(st.Level) != 9 || st.Waiting != 0 {
+			t.Errorf("%d units of 12 count after 3 were handed back: %+v", r.WholeUp(st.Level), st)
+		}
+		if st := book("booked", 12, time.Minute); st.Waiting < b.now()+59_000_000 || st.Waiting > b.now()+61_000_000 {
+			t.Errorf("callers wait until %d, now is %d", st.Waiting, b.now())
+		}
+		if st := book("booked", 1, 0); st.Waiting == 0 || r.WholeUp(back("booked").Level) != 13 {
+			t.Errorf("units are handed back before a reservation: %+v", st)
+		}
+		if n, _, err := s.Refund(ctx, "booked", rule, 3, nil); n != 0 || err != nil {
+			t.Errorf("%d units handed back by a call, %v", n, err)
+		}
+		if _, err := s.Renew(ctx, "booked", rule, 12); err != nil {
+			t.Fatal(err)
+		}
+		if st := back("booked"); st.Waiting != 0 || r.WholeUp(st.Level) != 9 {
+			t.Errorf("after a reset: %+v", st)
+		}
+		ask := Ask{Counter: s.Keyspace().CounterKey(rule, "call"), Rule: rule, Units: 10, Own: 10, Ahead: time.Hour}
+		for range 2 { // the second waits until the first ten have leaked
+			if taken, _, err := s.Take(ctx, Ahead, ask); err != nil || !taken.Booked {
+				t.Fatalf("%+v, %v", taken, err)
+			}
+		}
+		if n, _, err := s.Refund(ctx, "call", rule, 3, nil); n != 0 || err != nil {
+			t.Errorf("%d units handed back before a caller that waits, %v", n, err)
+		}
+		ask.Units, ask.Own = 0, 0
+		if taken, _, err := s.Take(ctx, LookState, ask); err != nil || taken.Answers[0].State.Waiting < b.now()+599_000_000 {
+			t.Errorf("%+v, %v", taken, err)
+		}
+		if b.mini == nil {
+			return
+		}
+		b.advance(11 * time.Minute) // nobody waits any more
+		book("call", 5, 0)
+		if st := back("call"); st.Waiting != 0 || r.WholeUp(st.Level) != 11 {
+			t.Errorf("%d units count, want 11: %+v", r.WholeUp(st.Level), st)
+		}
+	})
+}

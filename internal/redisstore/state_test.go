@@ -175,7 +175,11 @@ func takenWords(v *Taken) []string {
 		} else {
 			out = append(out, fmt.Sprint(a.current), fmt.Sprint(a.past.Microseconds()), string(appendBuckets(nil, a.State.Buckets)))
 		}
-		out = append(out, fmt.Sprint(a.State.Gen, a.State.Born, flags[a.State.Converted][0]-'0'))
+		words := fmt.Sprint(a.State.Gen, a.State.Born, flags[a.State.Converted][0]-'0')
+		if a.State.Waiting > 0 {
+			words += fmt.Sprint(" ", a.State.Waiting)
+		}
+		out = append(out, words)
 	}
 	return out
 }

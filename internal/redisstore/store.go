@@ -95,6 +95,7 @@ type Store struct {
 	rdb     redis.UniversalClient
 	keys    Keyspace
 	apart   bool // the client spreads the shards over several servers
+	cluster bool // it is one of a Cluster, whose servers pass on to each other what is published
 	timeout time.Duration
 	lacking sync.Map    // keys are scripts that a server lacks, as *script, until one gets their text
 	dialing atomic.Bool // connect is making a connection
@@ -113,8 +114,8 @@ func NewStore(rdb redis.UniversalClient, o Options) (*Store, error) {
 	if s.keys, err = NewKeyspace(o.KeyPrefix, o.Shards); s.timeout < 0 {
 		err = errors.Join(err, fmt.Errorf("remote: CommandTimeout %v is negative", s.timeout))
 	}
-	if isNilClient(rdb) {
-		err = errors.Join(errors.New("remote: the Redis client is nil"), err)
+	if why := unusable(rdb); why != nil {
+		err = errors.Join(why, err)
 	}
 	if err != nil {
 		return nil, err
@@ -124,6 +125,7 @@ func NewStore(rdb redis.UniversalClient, o Options) (*Store, error) {
 		interface{ ReloadState(context.Context) }:
 		s.apart = s.keys.Shards() > 1
 	}
+	_, s.cluster = rdb.(masters)
 	return s, nil
 }
 
@@ -137,7 +139,7 @@ func (s *Store) Exec(ctx context.Context, batches []*Batch, m *Message) (out []O
 	out = make([]Outcome, len(batches))
 	calls := make([]*call, 0, len(batches)+1)
 	if m != nil {
-		calls = append(calls, m.call())
+		calls = append(calls, s.publishes(*m))
 	}
 	for _, b := range batches {
 		calls = append(calls, s.encode(b))
@@ -161,18 +163,29 @@ func (s *Store) Exec(ctx context.Context, batches []*Batch, m *Message) (out []O
 type Message struct {
 	Channel string // see [Keyspace.NoticeChannel]
 	Payload []byte
+	Via     int // shard whose master publishes it, on a Cluster
 }
 
-// call returns the call that publishes m. With keyAt, clients of a Cluster and of a Ring
+// masters is a client of a Cluster.
+type masters interface {
+	MasterForKey(context.Context, string) (*redis.Client, error)
+}
+
+// publishes returns the call that publishes m. With keyAt, clients of a Cluster and of a Ring
 // route it by its channel, as they route subscriptions: they take PUBLISH for a command
 // without a key, and a Ring would send it to another server than that of the subscribers.
-func (m Message) call() *call {
+// A script has a key, so that another master of a Cluster can publish while that of the channel
+// is away.
+func (s *Store) publishes(m Message) *call {
+	if s.cluster && m.Via != 0 {
+		return &call{args: []any{"eval", "return redis.call('PUBLISH', ARGV[1], ARGV[2])", 1, s.keys.SeqKey(m.Via, "-"), m.Channel, m.Payload}}
+	}
 	return &call{args: []any{"publish", m.Channel, m.Payload}, keyAt: 1}
 }
 
 // Publish publishes one message by itself. It is no error if there is no subscriber.
 func (s *Store) Publish(ctx context.Context, m Message) error {
-	c := m.call()
+	c := s.publishes(m)
 	s.do(ctx, c)
 	return Wrap(c.err)
 }
@@ -213,11 +226,20 @@ func ShardsFor(rdb redis.UniversalClient) int {
 	return DefaultShards
 }
 
-// isNilClient also recognises a nil pointer inside the interface, which a
-// constructor that failed may have left there.
-func isNilClient(rdb redis.UniversalClient) bool {
+// unusable returns why a client cannot be used at all: the methods of such a client panic. A constructor
+// that failed may have left a nil pointer in the interface.
+func unusable(rdb redis.UniversalClient) error {
 	v := reflect.ValueOf(rdb)
-	return rdb == nil || v.Kind() == reflect.Pointer && v.IsNil()
+	if rdb == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+		return errors.New("remote: the Redis client is nil")
+	}
+	switch rdb.(type) {
+	case *redis.Client, *redis.ClusterClient, *redis.Ring:
+		if v.Elem().IsZero() {
+			return fmt.Errorf("remote: the Redis client is a zero %T, which no constructor has made", rdb)
+		}
+	}
+	return nil
 }
 
 // Deadline returns a context that ends after the time of one call. A nil ctx does not end before.
@@ -259,9 +281,7 @@ func addrOf(ctx context.Context, rdb redis.UniversalClient, key string) (string,
 	switch rdb := rdb.(type) {
 	case interface{ Options() *redis.Options }: // a single server's
 		c = rdb
-	case interface {
-		MasterForKey(context.Context, string) (*redis.Client, error)
-	}: // a Cluster's
+	case masters:
 		c, err = rdb.MasterForKey(ctx, key)
 	case interface {
 		GetShardClientForKey(string) (*redis.Client, error)

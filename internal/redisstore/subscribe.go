@@ -36,11 +36,15 @@ type Subscription struct {
 
 // Subscribe returns a subscription to channels, at least one, which all have one hash tag.
 // The first call of Receive connects to Redis.
-func (s *Store) Subscribe(channels ...string) *Subscription {
+func (s *Store) Subscribe(channels ...string) *Subscription { return s.SubscribeVia(0, channels...) }
+
+// SubscribeVia is Subscribe at the master of a shard if the client is one of a Cluster. Then it may use
+// the network, as [Store.Servers] does.
+func (s *Store) SubscribeVia(shard int, channels ...string) *Subscription {
 	sub := &Subscription{store: s, channels: channels}
 	sub.ctx, sub.cancel = context.WithCancel(context.Background())
 	sub.err = guarded(func() (err error) {
-		sub.ps, err = pubSub(sub.ctx, s.rdb, channels[0])
+		sub.ps, err = s.pubSub(sub.ctx, shard, channels[0])
 		return err
 	})
 	if sub.err == nil {
@@ -52,13 +56,23 @@ func (s *Store) Subscribe(channels ...string) *Subscription {
 }
 
 // pubSub returns an empty subscription at the server that holds a key with the channel's
-// hash tag. With a client of a Cluster it chooses the server when it subscribes.
-func pubSub(ctx context.Context, rdb redis.UniversalClient, channel string) (*redis.PubSub, error) {
-	ring, ok := rdb.(interface {
+// hash tag, or on a Cluster at the master of a shard. For shard 0 the client chooses it when it
+// subscribes.
+func (s *Store) pubSub(ctx context.Context, shard int, channel string) (*redis.PubSub, error) {
+	if s.cluster && shard != 0 {
+		in, cancel := s.Deadline(ctx)
+		defer cancel()
+		one, err := s.rdb.(masters).MasterForKey(in, s.keys.SeqKey(shard, "-"))
+		if err != nil {
+			return nil, err
+		}
+		return one.Subscribe(ctx), nil
+	}
+	ring, ok := s.rdb.(interface {
 		GetShardClientForKey(string) (*redis.Client, error)
 	})
 	if !ok {
-		return rdb.Subscribe(ctx), nil
+		return s.rdb.Subscribe(ctx), nil
 	}
 	one, err := ring.GetShardClientForKey(channel) // the Ring's own Subscribe panics without a channel
 	if err != nil {

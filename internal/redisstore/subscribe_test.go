@@ -59,13 +59,13 @@ func everyWay(t *testing.T, s *Store) {
 			got <- fmt.Sprint(channel, " ", payload, " ", err)
 		}
 	}()
-	if err := s.Publish(ctx, Message{channel, []byte("alone\x00\xff\r\n")}); err != nil {
+	if err := s.Publish(ctx, Message{channel, []byte("alone\x00\xff\r\n"), 0}); err != nil {
 		t.Fatal(err)
 	}
 	batches := []*Batch{{Shard: 1, Node: "n1", Seq: 1}, {Shard: 3, Node: "n1", Seq: 1}}
 	for range 20 { // a client that chose a server at random would not always choose well
 		for _, list := range [][]*Batch{batches, batches[:1], nil} {
-			out, err := s.Exec(ctx, list, &Message{channel, []byte("with")})
+			out, err := s.Exec(ctx, list, &Message{channel, []byte("with"), 0})
 			if err != nil || len(out) != len(list) {
 				t.Fatalf("%v, %v", out, err)
 			}
@@ -95,6 +95,7 @@ func everyWay(t *testing.T, s *Store) {
 	}
 }
 
+// Fault 120: RESP2 and RESP3 on other versions.
 func TestPublishAndSubscribe(t *testing.T) {
 	for name, protocol := range map[string]int{"RESP2": 2, "RESP3": 3} {
 		t.Run(name, func(t *testing.T) {
@@ -108,6 +109,8 @@ func TestPublishAndSubscribe(t *testing.T) {
 }
 
 // On a Cluster a message reaches those who listen at another master, too.
+//
+// Fault 120: Pub/Sub on a Cluster of other versions.
 func TestPublishOnACluster(t *testing.T) {
 	k := redistest.StartCluster(t)
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: k.Addrs(), ContextTimeoutEnabled: true})
@@ -119,7 +122,7 @@ func TestPublishOnACluster(t *testing.T) {
 	for _, addr := range k.Addrs() { // whichever master it is, a plain client listens there
 		subs = append(subs, listening(t, storeOn(t, dial(t, addr)), channel))
 	}
-	if _, err := s.Exec(ctx, nil, &Message{channel, []byte("to all")}); err != nil {
+	if _, err := s.Exec(ctx, nil, &Message{channel, []byte("to all"), 0}); err != nil {
 		t.Fatal(err)
 	}
 	for _, sub := range subs {
@@ -159,12 +162,12 @@ func TestPermissionsOfChannels(t *testing.T) {
 		s := storeOn(t, rdb)
 		channel := s.Keyspace().NoticeChannel("id1")
 		batch := &Batch{Shard: 1, Node: name, Seq: 1}
-		out, err := s.Exec(ctx, []*Batch{batch}, &Message{channel, []byte("x")})
+		out, err := s.Exec(ctx, []*Batch{batch}, &Message{channel, []byte("x"), 0})
 		wantClass(t, err, ClassMisconfigured, "noperm")
 		if out[0].Err != nil || out[0].Reply.Verdict != VerdictApplied {
 			t.Errorf("%s: %+v", name, out[0])
 		}
-		wantClass(t, s.Publish(ctx, Message{channel, nil}), ClassMisconfigured, "noperm")
+		wantClass(t, s.Publish(ctx, Message{channel, nil, 0}), ClassMisconfigured, "noperm")
 		beat, err := s.Beat(ctx, name, time.Minute, []int{1}, BeatOptions{Offer: "id1", Echo: "x", EchoChannel: channel})
 		wantClass(t, beat.EchoErr, ClassMisconfigured, "noperm")
 		if err != nil || beat.Nodes == 0 || beat.Channel != "id1" || beat.Seqs[0] != 1 {
@@ -206,7 +209,7 @@ func TestSubscriptionEndsWithAGap(t *testing.T) {
 		}
 		sub.Close()
 		sub = listening(t, s, "c", "d")
-		poll(t, func() bool { return s.Publish(ctx, Message{"d", []byte("heard")}) == nil })
+		poll(t, func() bool { return s.Publish(ctx, Message{"d", []byte("heard"), 0}) == nil })
 		wantHeard(t, sub, "d", "heard")
 		if n := b.rdb.PubSubNumSub(ctx, "c").Val()["c"]; n != 1 {
 			t.Errorf("%s: %d connections listen", name, n)

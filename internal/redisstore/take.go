@@ -17,9 +17,10 @@ type TakeMode string
 
 // The modes.
 const (
-	Look TakeMode = "0" // nothing is written
-	Book TakeMode = "1" // all units are booked, if all fit
-	Most TakeMode = "m" // what is left is booked, up to the units of the only Ask
+	Look  TakeMode = "0" // nothing is written
+	Book  TakeMode = "1" // all units are booked, if all fit
+	Ahead TakeMode = "r" // Book of the only Ask, which is of a leaky bucket and whose caller waits
+	Most  TakeMode = "m" // what is left is booked, up to the units of the only Ask
 
 	LookState TakeMode = "0+" // Look, and the answers have the State of the counter; not for logs
 	BookState TakeMode = "1+" // Book, likewise
@@ -147,6 +148,8 @@ func (s *Store) takeCall(mode TakeMode, asks []Ask) *call {
 			c.args = append(c.args, q.Rule.Limit(), widthUS(q.Rule), q.Units)
 		}
 		switch {
+		case mode == Ahead:
+			c.span(q.Rule, is.Full)
 		case mode == Most && kind == "f":
 			for step := int64(1) << (bits.Len64(uint64(q.Units)) - 1); step > 0; step /= 2 {
 				c.span(q.Rule, is.Cost(step))
@@ -212,6 +215,11 @@ func (r *reader) state(c *Content) (st report.State) {
 	st.Gen = r.digits(maxExact)
 	st.Born = r.field(maxExact)
 	st.Converted = r.field(1) == 1
+	if r.line != "" && arith.Of(c.rule).Units > 0 {
+		if st.Waiting = r.field(maxExact); st.Waiting == 0 {
+			r.fail("nobody waits until 0")
+		}
+	}
 	r.over()
 	st.Level, st.Buckets = c.Level, c.buckets
 	return st

@@ -134,6 +134,7 @@ func TestLaunchReportsBadArgs(t *testing.T) {
 		t.Errorf("error %v does not say what redis-server said", err)
 	}
 	t.Setenv("PATH", "")
+	t.Setenv(BinaryEnv, "")
 	if _, err := Launch(Options{}); !errors.Is(err, ErrNotInstalled) {
 		t.Errorf("without redis-server: %v", err)
 	}

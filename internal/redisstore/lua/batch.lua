@@ -24,9 +24,11 @@
 --   ;c      units of an outage: those that would lift the level above a ceiling are
 --           forgiven, that is not booked
 --      f: <ceiling us> <rem> <units of the outage>
+--   ;a      some of the units are booked ahead, or units that were reported before
+--      f: <us> <us>, for how long their callers wait, and the capacity
 --   ;b      refund units that earlier batches booked
 --      f: <cost us> <cost rem> <generation of the refund>
---         <level us> <level rem>, above which others have booked behind them
+--         <level us> <level rem>, above which others have booked behind them if any callers wait
 --      w: <generation of the refund> and their buckets
 -- Reply     a text of lines. The first is <verdict> <Redis' time in us>. Then
 --           there is one line for each operation, with the state of its counter:
@@ -34,7 +36,8 @@
 --    <id>:<units>:<last> …           bucket is empty at us + rem/D, maybe in the past;
 --                                    a window has these buckets
 --   f <generation> <born> <us> <rem> any other state. If there was a group c, the number
---   w <generation> <born> <buckets>  of units forgiven follows
+--   w <generation> <born> <buckets>  of units forgiven follows; and ";" and until when callers
+--                                    wait that have booked a leaky bucket ahead, if there are any
 --   g …, v …                         the same as f, w for a leaky bucket that had another
 --                                    rate before, a window that had another bucket width
 --   e <reason>                       it failed: nothing was booked on it

@@ -43,6 +43,11 @@ function funnel.book(q, now)
   q.us, q.rem = add(q.us, q.rem, q.own, q.own_rest, q.D)
   st.us, st.rem = add(now, 0, q.us, q.rem, q.D)
   st.born = now
+  if ARGV[1] == 'r' then -- the caller waits until the level is within the capacity
+    local full = ARGV[#ARGV - 1] + 0
+    local us, rem = subtract(q.us, q.rem, full, ARGV[#ARGV] + 0, q.D)
+    wait(st, now, now + us + (rem > 0 and 1 or 0), full)
+  end
   write_funnel(q.key, st, q.rate, now, q.horizon)
 end
 

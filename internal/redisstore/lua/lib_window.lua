@@ -52,7 +52,9 @@ local function ended(list, width, born, now)
 end
 
 -- place adds the buckets of a list of " id:units:last", of the given width, to st. If early is set, a
--- bucket of the previous period counts in the current one, which has not begun for its sender.
+-- bucket of the previous period counts in the current one, which has not begun for its sender. It sets
+-- st.moved if a bucket counts in another one. Who is answered takes the units for units of that one, so
+-- they are to be stored there.
 local function place(st, list, width, rule, now, early)
   local n, l, kept, to = st.n, st.l, rule.kept, rule.width
   local cur = (now - now % to) / to
@@ -72,7 +74,7 @@ local function place(st, list, width, rule, now, early)
     -- estimated too high) counts as the current one, its last unit as of now.
     local age = cur - id
     if age < 0 or early and age == 1 then
-      age, last = 0, now % to
+      st.moved, age, last = true, 0, now % to
     end
     if age <= kept and units > 0 then
       local sum = (n[age] or 0) + units

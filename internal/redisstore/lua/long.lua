@@ -54,11 +54,11 @@ end
 local fields = {
   f = {
     base = { 'units', 'us', 'rem', 'ahead_us', 'ahead_rem' }, r = { 'gen', 'born', 'us', 'rem' },
-    c = { 'us', 'rem', 'units' }, b = { 'us', 'rem', 'gen', 'top_us', 'top_rem' },
+    c = { 'us', 'rem', 'units' }, a = { 'us', 'full' }, b = { 'us', 'rem', 'gen', 'top_us', 'top_rem' },
   },
   w = { base = { 'units' }, r = { 'gen', 'born' }, b = { 'gen' } },
 }
-local groups = { r = 'restore', c = 'debt', b = 'back' }
+local groups = { r = 'restore', c = 'debt', a = 'ahead', b = 'back' }
 
 -- read returns the numbers in a text by the names of fields. The rest is a list of buckets,
 -- which a leaky bucket must not have.
@@ -143,10 +143,11 @@ function kinds.f(key, op, apply, index)
     -- subtracted, no generation begins: a new one discards views that are needed to
     -- restore lost data.
     local us, rem = level(st.us, st.rem, now)
-    subtracted = (us > 0 or rem > 0) and not less(back.top_us, back.top_rem, us, rem)
+    subtracted = (us > 0 or rem > 0) and (st.waiting <= now or not less(back.top_us, back.top_rem, us, rem))
   end
   if apply and subtracted then
     st.us, st.rem = subtract(st.us, st.rem, back.us, back.rem, D)
+    refunded(st, now)
     renew(st, now)
   end
   if apply and op.units > 0 then
@@ -159,6 +160,9 @@ function kinds.f(key, op, apply, index)
     end
     st.born = now
   end
+  if apply and op.ahead then
+    wait(st, now, now + op.ahead.us, op.ahead.full)
+  end
   local empty = not less(op.units > 0 and now - MEMORY or now, 0, st.us, st.rem) and st.gen == 0 and st.absent
   if apply and (op.units > 0 or restore or subtracted) and not empty then
     write_funnel(key, st, rule.rate, now, rule.horizon)
@@ -166,15 +170,15 @@ function kinds.f(key, op, apply, index)
     remember(key, st.us + 1, now, st.gen, rule.horizon)
   end
   local line = (st.converted and 'g ' or 'f ') .. int(st.gen) .. ' ' .. int(st.born) .. ' ' .. int(st.us) .. ' ' .. int(st.rem)
-  if not op.debt then
-    return line
+  if op.debt then
+    if not apply then
+      cut = forgave(index, op.debt.units)
+    elseif cut > 0 then
+      cuts[#cuts + 1] = int(index) .. ':' .. int(cut)
+    end
+    line = line .. ' ' .. int(cut)
   end
-  if not apply then
-    cut = forgave(index, op.debt.units)
-  elseif cut > 0 then
-    cuts[#cuts + 1] = int(index) .. ':' .. int(cut)
-  end
-  return line .. ' ' .. int(cut)
+  return st.waiting > now and line .. ';' .. int(st.waiting) or line
 end
 
 function kinds.w(key, op, apply)
@@ -206,7 +210,7 @@ function kinds.w(key, op, apply)
     st.born = now
   end
   local list
-  if apply and (op.units > 0 or restore or subtracted) and (next(st.n) or st.gen > 0 or not st.absent) then
+  if apply and (op.units > 0 or restore or subtracted or st.moved) and (next(st.n) or st.gen > 0 or not st.absent) then
     list = write_window(key, st, rule)
   else
     list = buckets(st, rule)

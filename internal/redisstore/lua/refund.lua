@@ -22,7 +22,7 @@ local take_off = {}
 
 -- A leaky bucket is above its capacity until the last booking ahead is due, and must
 -- not be lowered while a caller waits. Which bookings wait is not known here, only
--- whether there are any behind the one that is refunded.
+-- until when any do, and whether there are any behind the one that is refunded.
 take_off.f = function()
   local rate = ARGV[2]
   size = tonumber((rated(rate)))
@@ -43,11 +43,12 @@ take_off.f = function()
   end
   -- Callers that wait keep their times: a lower level would admit new callers at the
   -- same times once more.
-  if behind and less(tonumber(ARGV[7]), tonumber(ARGV[8]), us, rem) then
+  if behind and st.waiting > now and less(tonumber(ARGV[7]), tonumber(ARGV[8]), us, rem) then
     return { '1', int(now), int(st.gen), '0', '0' }
   end
   if (us > 0 or rem > 0) and (bus > 0 or brem > 0) then
     st.us, st.rem = subtract(st.us, st.rem, bus, brem, size)
+    refunded(st, now)
     st.converted = false
     renew(st, now)
     write_funnel(key, st, rate, now, horizon)

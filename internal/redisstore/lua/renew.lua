@@ -23,7 +23,7 @@ set.f = function()
   renew(st, now)
   st.reset, st.born = st.gen, now
   local us, rem = tonumber(ARGV[5]), tonumber(ARGV[6])
-  st.us, st.rem = 0, 0
+  st.us, st.rem, st.waiting = 0, 0, 0
   if us > 0 or rem > 0 then
     st.us, st.rem = add(now, 0, us, rem, tonumber((rated(rate))))
   end

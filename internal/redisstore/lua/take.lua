@@ -3,7 +3,8 @@
 --
 -- KEYS[i] the counter of check i; one may occur more than once
 -- ARGV    a mode: "0" reads, "1" books, "s" books given amounts (see below), "m" takes what is
---         left of the only check's counter; behind it "+" for the generations as well.
+--         left of the only check's counter, "r" books that ahead; behind it "+" for the generations
+--         as well.
 --         Then per check its kind and
 --   f  rate, capacity us, capacity rem, horizon ms, what is asked for (a cost: us, rem). A
 --      capacity above that of the rule books ahead
@@ -13,7 +14,7 @@
 --         and what is booked for the check, a cost or units and 0: if a counter occurs several
 --         times, each check asks for the units of all, and books its own. With "m" there follow,
 --         for a leaky bucket, the arguments of funnel.left; from others at most what is asked
---         for is taken
+--         for is taken. With "r" there follows the capacity of the rule (us, rem)
 -- Reply   "1" or "0" (booked), Redis' time in us; then per check "1" or "0" (admitted), with "m"
 --         how many units were taken, and the state after the call:
 --   f  level us, level rem
@@ -21,7 +22,8 @@
 --   l  units counted, us until enough of them leave (0 when admitted), us until the last one
 --      leaves
 --         With "+" there follow the generation, when the newest unit was booked, and "1" if the
---         counter was last written with another rate or width, else "0", as one text.
+--         counter was last written with another rate or width, else "0", as one text; behind it
+--         until when callers wait that have booked a leaky bucket ahead, if there are any.
 --         Or "e", reason, index of the check
 --
 -- A kind has these functions. read returns the question that begins at an argument, and the index
@@ -40,7 +42,7 @@ for i = 1, n do
   q, at = kind.read(key, at + 1)
   if mode == 's' then
     q.dry, q.own, q.own_rest, at = ARGV[at] == '1', ARGV[at + 1] + 0, ARGV[at + 2] + 0, at + 3
-  elseif mode == '1' then
+  elseif mode == '1' or mode == 'r' then
     q.own, q.own_rest = q.ask, q.rest
   end
   local _, why = guard(kind.look, q, now)
@@ -96,7 +98,8 @@ for i = 1, n do
     if not book then -- the caller knows the generation from now on
       remember(q.key, now, now, q.st.gen, q.horizon)
     end
-    answer[#answer + 1] = int(q.st.gen) .. ' ' .. int(q.st.born) .. (q.st.converted and ' 1' or ' 0')
+    local text, waiting = int(q.st.gen) .. ' ' .. int(q.st.born) .. (q.st.converted and ' 1' or ' 0'), q.st.waiting or 0
+    answer[#answer + 1] = waiting > now and text .. ' ' .. int(waiting) or text
   end
 end
 return answer
