@@ -3,6 +3,7 @@ package reconcile
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -180,6 +181,31 @@ func TestEchoes(t *testing.T) {
 	c.Step(c.now, c.local, Received{Confirmed: true, Echo: c.notices.echo})
 	if !c.notices.receives() || c.deaf != "" {
 		t.Errorf("deaf: %q", c.deaf)
+	}
+}
+
+// A node of a Cluster says that it is deaf while any key could have notices, whatever master is away. While
+// no key could it says nothing: the node is cut off.
+//
+// Fault 108: masters are away, and the subscription does not work.
+func TestDeafInACluster(t *testing.T) {
+	for away, want := range map[string]string{"": "silent", "server0": "silent", "server1": "silent", "server0 and server1": ""} {
+		c := awake(t, 2, 2)
+		c.cfg.Channel = "cluster"
+		c.Place([]string{"server0", "server1"})
+		for i := range c.shards {
+			if v := c.shards[i].server; strings.Contains(away, v.name) {
+				c.setHealth(v, down)
+			}
+		}
+		for range deafAfter + echoesMissed + 2 {
+			c.notices.beatsWith()
+			c.now += c.cfg.HeartbeatInterval
+			c.noteChannel(redisstore.Beat{})
+		}
+		if c.deaf != want {
+			t.Errorf("%q away: deaf: %q, want %q", away, c.deaf, want)
+		}
 	}
 }
 

@@ -48,6 +48,7 @@ func (c *Machine) settle(s *shard, f *flight, r redisstore.Reply, sent, recv int
 		}
 		a.State, a.Rule, a.Restored = st, rep.Rule, rep.Restore
 		a.Announce, a.Returned = r.Verdict == redisstore.VerdictApplied && rep.Units > 0, it.back
+		a.Applied = r.Verdict == redisstore.VerdictApplied
 		out := it.c.Settle(c.local, a)
 		if renamed && it.c.Refresh() {
 			out.Again = true
@@ -62,7 +63,7 @@ func (c *Machine) settle(s *shard, f *flight, r redisstore.Reply, sent, recv int
 // broke.
 func (c *Machine) onKeyError(k *counter.Counter, booked bool, err error) {
 	var key *limit.KeyError
-	reason := TextOf(err)
+	reason := redisstore.Text(err)
 	if errors.As(err, &key) {
 		reason = key.Reason
 	}
@@ -84,10 +85,10 @@ func (c *Machine) afterSettle(ctr *counter.Counter, o counter.Outcome) {
 	}
 	c.stats.noteOvershoot(ctr.Rule().Name(), o.Overshoot)
 	if o.Again {
-		c.enqueue(ctr, false)
+		c.enqueue(ctr)
 	}
 	if o.Urgent {
-		c.enqueue(ctr, true)
+		c.hasten(ctr, true)
 	}
 }
 

@@ -58,5 +58,6 @@ func (c *Machine) beat(now int64, nodes int) {
 		now += int64(time.Millisecond)
 		c.Step(now, now, BeatAnswer{ID: b.ID, Recv: now, Beat: got})
 		c.Step(now, now, Received{Confirmed: true, Echo: b.Echo})
+		c.Step(now, now, Published{ID: c.notices.publishing})
 	}
 }

@@ -121,7 +121,7 @@ func (d *distance) unknown() { d.least, d.before = 0, 0 }
 const trips = 5
 
 // patient is how many heartbeats in a row may get no answer in time before the deadline of further ones
-// grows, for a server that has answered before.
+// grows, for a server that has answered before, or is known to be down.
 const patient = 3
 
 // deadline returns how long to wait for the answer to a call, in ns, after late calls in a row had no
@@ -139,16 +139,16 @@ func (c *Machine) deadline(v *server, late int) int64 {
 func (c *Machine) mostPatience() int64 { return redisstore.MostPatience * c.cfg.CommandTimeout }
 
 // beatDeadline returns how long to wait for a heartbeat, in ns: the longest deadline of all servers,
-// because all of them answer it. For a server that has answered before, the first heartbeats without
-// an answer do not make it longer: a server that hangs should be noticed soon, and usually the answers
-// were just lost.
+// because all of them answer it. A server that has not answered yet has the longest there is: the first
+// call makes a connection, and the server may be far away. With less time the start of each process
+// would look like an outage. For another server, the first heartbeats without an answer do not make it
+// longer: a server that hangs should be noticed soon, and usually the answers were just lost.
 func (c *Machine) beatDeadline() (d int64) {
 	for _, v := range c.servers {
-		late := c.beats.unanswered
-		if v.health != starting {
-			late -= patient
+		if v.health == starting {
+			return c.mostPatience()
 		}
-		d = max(d, c.deadline(v, late))
+		d = max(d, c.deadline(v, c.beats.unanswered-patient))
 	}
 	return d
 }

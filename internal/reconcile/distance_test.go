@@ -36,7 +36,7 @@ func TestDeadlines(t *testing.T) {
 	}{
 		{up, ms, 0, 0, 250 * ms, 250 * ms, 200}, {up, ms, patient, 1, 250 * ms, 500 * ms, 200}, {up, ms, patient + 1, 2, 500 * ms, 1000 * ms, 200},
 		{down, ms, 20, 3, 2000 * ms, 2000 * ms, 200}, {up, ms, 0, 9, 250 * ms, 2000 * ms, 200},
-		{starting, 0, 0, 0, 250 * ms, 250 * ms, 200}, {starting, 0, 1, 0, 500 * ms, 250 * ms, 200}, {starting, 0, 9, 0, 2000 * ms, 250 * ms, 200},
+		{starting, 0, 0, 0, 2000 * ms, 250 * ms, 200}, {starting, 0, 9, 0, 2000 * ms, 250 * ms, 200},
 		{up, 40 * ms, 0, 0, 250 * ms, 250 * ms, 400}, {up, 150 * ms, 0, 0, 750 * ms, 750 * ms, 1000}, {up, 150 * ms, 0, 1, 750 * ms, 1500 * ms, 1000},
 		{up, 900 * ms, 0, 0, 2000 * ms, 2000 * ms, 1000},
 	} {

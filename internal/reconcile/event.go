@@ -2,7 +2,6 @@ package reconcile
 
 import (
 	"errors"
-	"strings"
 
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
@@ -37,6 +36,7 @@ type (
 		Messages  []Message
 		Echo      uint64 // number of the newest echo of this node's heartbeats; 0: none
 		Confirmed bool   // the subscription has begun
+		Dropped   bool   // there was no room for further messages
 		Err       error  // why it has ended since; nil: it has not
 	}
 	Room    struct{ Notice report.Notice } // a caller has made room for a key
@@ -69,6 +69,7 @@ type (
 		ID            uint64
 		Timeout       int64 // how long to wait for the answer, ns
 		Channel, Node string
+		Via           int // shard whose server carries the message, if all servers can
 		Notices       []report.Notice
 	}
 	Listen struct{ Channel, Node string } // subscribe to notices and to Node's echoes, and no others; no channel: to nothing
@@ -78,6 +79,7 @@ type (
 		Node    string
 		Shards  []int
 		Channel string // id of the channel of notices, if an echo is to be published; empty: none
+		Via     int    // shard whose server carries the echo, if all servers can
 		Echo    uint64 // number of the echo, which Node receives by its subscription
 	}
 	NewName  struct{ Node string }       // the node has a new name
@@ -169,12 +171,4 @@ func Plain(err error) error {
 		return inner
 	}
 	return err
-}
-
-// TextOf returns the text of err without that prefix, and nothing for nil.
-func TextOf(err error) string {
-	if err == nil {
-		return ""
-	}
-	return strings.TrimPrefix(err.Error(), "remote: ")
 }

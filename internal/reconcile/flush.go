@@ -23,7 +23,7 @@ func (c *Machine) onFlush(ev Flush) {
 		if len(s.normal) > 0 {
 			s.normalAt = c.now
 		}
-		if len(s.urgent) > 0 {
+		if s.urgent.len() > 0 {
 			s.urgentAt = c.now
 		}
 	}

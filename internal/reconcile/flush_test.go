@@ -22,7 +22,8 @@ func TestFlushWaitsForWhatBecomesUrgent(t *testing.T) {
 	s.normal, s.normalAt = []queued{{k, c.now}}, c.now
 	c.flushes = append(c.flushes, flush{id: 7, at: c.now})
 	later := c.now + int64(time.Millisecond)
-	s.urgent, s.urgentAt = []queued{{k, later}}, later
+	s.urgent.put(k, k.Urgency(), later, 0, false)
+	s.urgentAt = later
 	sent := false
 	for _, e := range c.Step(later, later, Tick{}) {
 		switch e.(type) {

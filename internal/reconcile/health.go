@@ -222,6 +222,12 @@ func (c *Machine) applyMode(shard int) {
 	} else {
 		c.link.Part(shard).SetMode(1, false)
 	}
+	if !s.healthy() {
+		s.healthyAt = 0
+	} else if s.healthyAt == 0 {
+		s.healthyAt = max(c.local, 1)
+	}
+	c.hearShard(shard)
 }
 
 // applyWithoutShard sets the cost multiplier of keys that have no counter of their own, and so no shard:
@@ -247,7 +253,6 @@ func (c *Machine) applyWithoutShard() {
 // are not marked as degraded, so that reports are as urgent as usual and one answer of Redis ends this.
 func (c *Machine) expectNodes(n int64) {
 	c.members.count, c.state.Nodes = n, int(n)
-	c.link.SetNodes(n)
 	c.members.holdUntilAnswer()
 	if c.cfg.Fallback != FairShare {
 		return
@@ -261,10 +266,11 @@ func (c *Machine) expectNodes(n int64) {
 // countNodes applies the number of live nodes that a heartbeat has reported, and gives all counters the
 // cost multiplier that follows from it.
 func (c *Machine) countNodes(n int64) {
-	if !c.members.reported(n, c.now, c.cfg.HeartbeatInterval) {
+	changed := c.members.reported(n, c.now, c.cfg.HeartbeatInterval)
+	c.assumeNodes()
+	if !changed {
 		return
 	}
-	c.link.SetNodes(c.members.count)
 	c.link.SetFallback(c.cfg.Fallback.Multiplier(c.members.count))
 	for i := range c.shards {
 		c.applyMode(i)

@@ -17,6 +17,9 @@ type beat struct {
 	node   string  // the name that it enters into the list of live nodes, and whose records it reads
 	shards []int   // the shards that it asks for
 	acked  []int64 // per shard: the number acknowledged under that name when the heartbeat was sent
+
+	receives bool  // notices of other nodes arrived when it was sent
+	joined   int64 // greetings until then: the list includes their nodes
 }
 
 // heartbeats is when the next heartbeat is sent, and how the latest one ended.
@@ -40,7 +43,7 @@ func (h *heartbeats) end(failed, late bool) {
 
 // sendBeat sends a heartbeat.
 func (c *Machine) sendBeat() {
-	b := &beat{id: c.newID(), at: c.now, sent: c.local, node: c.node}
+	b := &beat{id: c.newID(), at: c.now, sent: c.local, node: c.node, receives: c.notices.receives(), joined: c.joining.joined}
 	b.shards = c.shardsToAsk()
 	for _, i := range b.shards {
 		acked := c.shards[i].acked
@@ -56,7 +59,7 @@ func (c *Machine) sendBeat() {
 	c.stats.Beats.Add(1)
 	ef := Beat{ID: b.id, Timeout: c.beatDeadline(), Node: b.node, Shards: b.shards}
 	if h := &c.notices; h.channel != "" {
-		ef.Channel, ef.Echo = h.channel, h.beatsWith()
+		ef.Channel, ef.Via, ef.Echo = h.channel, max(c.carrier(), 0), h.beatsWith()
 	}
 	c.emit(ef)
 }
@@ -92,9 +95,14 @@ func (c *Machine) onBeat(ev BeatAnswer) {
 	all := c.beatShards(b, ev)
 	c.Place(ev.Addrs) // and by what the heartbeat has shown of them
 	// Only after beatShards: if that has noticed a loss of data, the number of nodes must not fall yet.
+	if listed || c.cfg.Channel != "" {
+		c.noteChannel(ev.Beat)
+	} else {
+		c.noteHearing()
+	}
 	if listed {
 		c.noteLayouts(ev.Beat.Others)
-		c.noteChannel(ev.Beat)
+		c.notices.greet = c.joining.listed(b, c.now, c.cfg.HeartbeatInterval) && c.cfg.Notices || c.notices.greet
 		c.countNodes(int64(ev.Beat.Nodes))
 	}
 	all = c.ofList(all, ev, listed)
@@ -167,7 +175,9 @@ func (c *Machine) beatShards(b *beat, ev BeatAnswer) (all []answer) {
 		// It is known already if it is not repaired yet, or was repaired after the heartbeat was sent.
 		if ev.Beat.Seqs[i] < b.acked[i] && b.acked[i] >= s.repaired && !s.lost && !s.accept {
 			c.noteLoss(s, now)
-			s.accept = s.flight == nil // the reply to a flight under way will report the loss
+			if s.flight == nil { // else the reply to it will report the loss
+				s.acceptNext(c.ids.Nonce())
+			}
 		}
 		s.numberAt = now
 	}

@@ -39,6 +39,7 @@ type Machine struct {
 	local int64 // time of this step on the counter clock
 
 	members    members
+	joining    joining
 	shards     []shard
 	servers    []*server
 	nextServer int // index of the server that pump looks at first, so that each has its turn
@@ -117,6 +118,8 @@ func New(cfg Config, rng *rand.Rand, ids Identities, link *counter.Link, keys re
 		c.expectNodes(int64(cfg.ExpectedNodes))
 	}
 	link.SetFallback(cfg.Fallback.Multiplier(c.members.count))
+	c.joining.adjusted = c.joining.assumed(c.members.count)
+	link.SetNodes(c.joining.adjusted)
 	return c
 }
 
@@ -181,7 +184,7 @@ func (c *Machine) timers() {
 	}
 	c.broken.due(c.now, func(k *counter.Counter) {
 		if k.Requeue() {
-			c.enqueue(k, false)
+			c.enqueue(k)
 		}
 	})
 	if c.reseedAt != 0 && c.now >= c.reseedAt {
@@ -261,9 +264,10 @@ type Config struct {
 	DegradeAfter, ExpectedNodes               int
 	MaxBatch                                  int // 0: depends on how far away the server is
 	Fallback                                  Fallback
-	Notices                                   bool // nodes notify each other of keys that are used up
-	Single                                    bool // all pipelines go to one server, so that they may carry notices
-	ShardsPerPipeline                         int  // at the most; 0: the default. It is no option: the simulator draws it
+	Notices                                   bool   // nodes notify each other of keys that are used up
+	Channel                                   string // id of the channel of notices if it is known from the start: all servers carry it; else ""
+	Single                                    bool   // all pipelines go to one server, so that they may carry notices
+	ShardsPerPipeline                         int    // at the most; 0: the default. It is no option: the simulator draws it
 }
 
 // The defaults of MaxBatch, for a server that is nearby, and of ShardsPerPipeline.

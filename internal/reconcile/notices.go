@@ -41,10 +41,12 @@ type notices struct {
 	echo      uint64 // number of the latest echo that a heartbeat has asked for
 	echoed    uint64 // number of the latest echo that was received
 	since     int64  // when the subscription last worked, on the timer clock
+	missed    int64  // when messages were last missed, on the counter clock: later ones have all arrived
 	err       error  // why it does not work; nil: not known
 	muted     error  // why this node cannot publish; nil: it can
 
 	announced  map[report.NoticeID]report.Notice // notices to be published
+	greet      bool                              // the entry of this node in the list is new: publish a greeting
 	room       bool                              // some of them say that a key has room again: these do not wait
 	publishing uint64                            // id of the call that publishes; 0: none
 	publishAt  int64                             // nothing is published before this, except that a key has room
@@ -54,7 +56,8 @@ type notices struct {
 	kept int                         // length of byID after the last sweep
 }
 
-// Message is what a node has published in one message.
+// Message is what a node has published in one message. Without notices it is a greeting: the node has
+// joined.
 type Message struct {
 	Node    string
 	Notices []report.Notice
@@ -110,7 +113,7 @@ func (c *Machine) settled(ctr *counter.Counter, o counter.Outcome, sent int64) {
 	if o.First {
 		c.notices.byID[idPrefix(id)] = ctr
 		if n, ok := c.link.Missed(id, sent); ok && ctr.Hear(c.local, n) {
-			c.enqueue(ctr, false)
+			c.enqueue(ctr)
 		}
 	}
 	if n := o.Notice; n != nil {
@@ -155,12 +158,19 @@ func (c *Machine) spend() {
 // so that they do not all continue at the same instant.
 func (c *Machine) publish() {
 	h := &c.notices
-	if !h.asked || len(h.announced) == 0 || h.publishing != 0 {
+	if !h.asked || len(h.announced) == 0 && !h.greet || h.publishing != 0 {
 		return
 	}
-	if h.channel == "" || h.muted != nil || !c.shards[0].healthy() {
+	via := c.carrier()
+	if h.channel == "" || h.muted != nil || via < 0 {
 		clear(h.announced)
 		h.room = false
+		return
+	}
+	if h.greet {
+		h.greet = false
+		c.spend()
+		c.publishAlone(via, nil)
 		return
 	}
 	if c.now < h.mayPublishAt() && !h.room {
@@ -186,8 +196,28 @@ func (c *Machine) publish() {
 			}
 		}
 	}
+	c.publishAlone(via, list)
+}
+
+// carrier returns a shard whose server can carry messages, -1 if there is none: the first shard, to which
+// the channel belongs, or any other if all servers pass on messages to each other.
+func (c *Machine) carrier() int {
+	for i := range c.shards {
+		if c.shards[i].healthy() {
+			return i
+		}
+		if c.cfg.Channel == "" {
+			break
+		}
+	}
+	return -1
+}
+
+// publishAlone publishes notices, or a greeting, in a call of their own.
+func (c *Machine) publishAlone(via int, list []report.Notice) {
+	h := &c.notices
 	h.publishing = c.newID()
-	c.emit(Publish{ID: h.publishing, Timeout: c.deadline(c.shards[0].server, 0), Channel: h.channel, Node: c.node, Notices: list})
+	c.emit(Publish{ID: h.publishing, Timeout: c.deadline(c.shards[via].server, 0), Channel: h.channel, Via: via, Node: c.node, Notices: list})
 }
 
 // onPublished handles the end of a call that has published notices. Lost ones are not published again.
@@ -211,25 +241,32 @@ func (c *Machine) noteChannel(b redisstore.Beat) {
 		return
 	}
 	h.asked = true
-	if h.muted = b.EchoErr; h.muted != nil {
+	h.muted = b.EchoErr
+	if class, _ := redisstore.Classify(b.EchoErr); b.EchoErr != nil && class == redisstore.ClassUnavailable {
+		h.muted = nil // the server was away, and another one may carry the next echo
+	}
+	if h.muted != nil {
 		h.silent = 0
 	}
-	if b.Channel != h.channel || h.confirmed && h.silent >= echoesMissed {
-		h.channel, h.confirmed, h.silent = b.Channel, false, 0
+	if id := cmp.Or(c.cfg.Channel, b.Channel); id != h.channel || h.confirmed && h.silent >= echoesMissed {
+		h.channel, h.confirmed, h.silent = id, false, 0
 		c.emit(Listen{Channel: h.channel, Node: c.node})
 	}
+	c.hearShards()
 	c.noteHearing()
 	c.sweepNotices()
 }
 
-// noteHearing updates whether the notices of other nodes arrive, for the counters and for [State].Deaf.
+// noteHearing updates whether the notices of other nodes arrive, for [State].Deaf.
 func (c *Machine) noteHearing() {
 	h := &c.notices
-	on := h.receives()
-	if on || c.state.Mode != Synced {
-		h.since = c.now
+	if !c.cfg.Notices {
+		return
 	}
-	c.link.SetHearing(on) // keys that refuse need not be queued now: the wheel looks at them within a lag
+	on := h.receives()
+	if on || !slices.ContainsFunc(c.shards, func(s shard) bool { return s.healthy() }) {
+		h.since = c.now // while no key can have notices that is no news
+	}
 	reason := ""
 	switch {
 	case on && h.muted == nil || c.now-h.since < deafAfter*c.cfg.HeartbeatInterval && h.muted == nil:
@@ -259,17 +296,47 @@ func (c *Machine) onReceived(ev Received) {
 	if ev.Confirmed {
 		h.confirmed, h.silent, h.echoed, h.err = true, 0, h.echo, nil
 	}
+	if ev.Confirmed || ev.Dropped {
+		h.missed = c.local
+	}
+	if ev.Confirmed || ev.Dropped || ev.Err != nil {
+		c.hearShards()
+	}
+	if ev.Confirmed && !c.joining.complete {
+		c.beats.next = min(c.beats.next, c.now)
+	}
 	h.echoed = max(h.echoed, ev.Echo)
 	for _, m := range ev.Messages {
 		if m.Node == c.node {
 			continue
 		}
 		c.spend()
+		if len(m.Notices) == 0 && m.Node != "" { // of another version: no name
+			c.joining.joined++
+			c.assumeNodes()
+		}
 		for i := range m.Notices {
 			c.hear(&m.Notices[i])
 		}
 	}
 	c.noteHearing()
+}
+
+// hearShard updates since when no notice about keys of a shard was missed. Between two subscriptions, and
+// while a shard is not healthy, notices are missed. Keys that refuse need not be queued then: the wheel
+// looks at them within a lag.
+func (c *Machine) hearShard(i int) {
+	p, since := c.link.Part(i), int64(counter.Deaf)
+	if c.notices.receives() && c.shards[i].healthy() {
+		since = max(c.notices.missed, c.shards[i].healthyAt)
+	}
+	p.SetHearing(since)
+}
+
+func (c *Machine) hearShards() {
+	for i := range c.shards {
+		c.hearShard(i)
+	}
 }
 
 // hear applies one notice. It ignores notices of shards that are not healthy, and those whose times
@@ -294,7 +361,7 @@ func (c *Machine) hear(n *report.Notice) {
 	case k.Dropped():
 		delete(c.notices.byID, idPrefix(n.ID))
 	case k.ID() == n.ID && k.Hear(c.local, *n):
-		c.enqueue(k, false)
+		c.enqueue(k)
 	}
 }
 

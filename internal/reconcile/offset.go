@@ -17,6 +17,8 @@ type offsetFilter struct {
 	at    int64 // when it was taken, on our clock
 	lag   int64 // how far our clock was then behind one that never stops
 	step  int64 // by how much at most the latest exchange has found Redis' clock set forward; negative: back
+	shown int64 // Redis' time at the latest exchange
+	since int64 // the earliest time that Redis' clock can have shown since it was set
 }
 
 // offsetDrift is the assumed drift between two clocks: 1 in 2,000, which is more than real
@@ -32,14 +34,18 @@ func (f *offsetFilter) sample(sent, recv, server, lag int64) bool {
 	}
 	lo, hi := server-recv, server-sent // the offset is between these
 	grown := f.grown(recv)
-	fresh := offsetFilter{known: true, ns: lo + (hi-lo)/2, err: (hi-lo)/2 + 1000, at: recv, lag: lag}
-	agrees := f.holds(sent, recv, server)
+	fresh := offsetFilter{known: true, ns: lo + (hi-lo)/2, err: (hi-lo)/2 + 1000, at: recv, lag: lag, shown: server}
+	agrees, shown := f.holds(sent, recv, server), f.shown
+	if agrees || sent >= f.at {
+		f.shown = server
+	}
 	if f.known && (agrees && fresh.err > grown || !agrees && sent < f.at) {
 		return false
 	}
 	changed := !f.known || fresh.ns != f.ns
 	if f.known && !agrees {
 		fresh.step = widest(fresh.ns-f.ns-(lag-f.lag), grown+fresh.err)
+		fresh.since = min(server, shown+fresh.step)
 	}
 	*f = fresh
 	return changed
@@ -86,7 +92,7 @@ func (c *Machine) sample(v *server, sent, recv, now int64) {
 	}
 	for _, i := range v.shards {
 		c.applyOffset(i)
-		c.link.Part(i).Step(v.offset.step, sent, now)
+		c.link.Part(i).Step(v.offset.step, sent, v.offset.since)
 	}
 }
 

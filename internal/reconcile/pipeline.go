@@ -64,8 +64,8 @@ const urgentShare = 4
 func (c *Machine) fillFlight(s *shard, left int64, most int) {
 	f := flight{oldest: c.now}
 	c.takeFromQueues(s, &f, left, most)
-	if len(s.urgent) == 0 {
-		s.urgentAt, s.pressing = 0, nil
+	if s.urgent.len() == 0 {
+		s.urgentAt = 0
 	}
 	if len(s.normal) == 0 {
 		s.normalAt = 0
@@ -83,35 +83,39 @@ func (c *Machine) fillFlight(s *shard, left int64, most int) {
 
 // takeFromQueues fills f from the queues of s that are due.
 func (c *Machine) takeFromQueues(s *shard, f *flight, left int64, most int) {
-	take := func(queue *[]queued, from counter.Queue) {
+	room := func() bool { return len(f.items) < most && f.cost < left }
+	collect := func(q queued, from counter.Queue) {
+		f.oldest = min(f.oldest, q.at) // also if it is in f already, by a later place in another queue
+		if q.c.Collect(c.local, from) {
+			f.items = append(f.items, item{c: q.c})
+			f.cost += cost(q.c.Rule())
+		}
+	}
+	take := func(queue *[]queued) {
 		k := 0
-		for k < len(*queue) && len(f.items) < most && f.cost < left {
-			q := (*queue)[k]
-			k++
-			f.oldest = min(f.oldest, q.at) // also if it is in f already, by a later place in another queue
-			if q.c.Collect(c.local, from) {
-				f.items = append(f.items, item{c: q.c})
-				f.cost += cost(q.c.Rule())
-			}
+		for ; k < len(*queue) && room(); k++ {
+			collect((*queue)[k], counter.Normal)
+			s.urgent.remove((*queue)[k].c)
 		}
 		if *queue = (*queue)[k:]; len(*queue) == 0 {
 			*queue = nil // frees its memory
 		}
 	}
-	take(&s.backlog, counter.Normal)
+	take(&s.backlog)
 	if s.missed {
 		return
 	}
 	due := s.urgentAt != 0 && c.now >= s.urgentAt
 	if due || s.normalAt != 0 && c.now >= s.normalAt { // urgent reports that wait for others join any flight
-		take(&s.pressing, counter.Pressing)
-		take(&s.urgent, counter.Urgent)
+		for s.urgent.len() > 0 && room() {
+			collect(s.urgent.pop(), counter.Urgent)
+		}
 		if due && len(f.items) > 0 {
 			most /= urgentShare
 		}
 	}
 	if s.normalAt != 0 && c.now >= s.normalAt {
-		take(&s.normal, counter.Normal)
+		take(&s.normal)
 	}
 }
 
@@ -256,8 +260,9 @@ func (c *Machine) onReply(s *shard, r redisstore.Reply, sent, recv int64) {
 		if s.accept {
 			c.stats.BadReplies.Add(1)
 			s.retry = c.now + c.jitter(retryPause, 0.5, 1.5)
+			return
 		}
-		s.accept = true
+		s.acceptNext(c.ids.Nonce())
 	default: // another process has used the name of this node
 		c.nameTaken(s)
 	}

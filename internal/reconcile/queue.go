@@ -10,38 +10,38 @@ import (
 func (c *Machine) drain() {
 	c.link.Drain(func(k *counter.Counter, urgent bool) {
 		c.activeAt = c.now
-		c.enqueue(k, urgent)
+		if urgent {
+			c.hasten(k, false)
+		} else {
+			c.enqueue(k)
+		}
 	})
 }
 
-// enqueue queues a counter: an urgent one in its shard, another in the wheel until it is due.
-func (c *Machine) enqueue(k *counter.Counter, urgent bool) {
-	if urgent {
-		s := &c.shards[k.Shard()]
-		u := k.List()
-		if !u.Listed {
-			s.urgent = append(s.urgent, queued{k, c.now})
-		}
-		if u.Overtakes {
-			s.pressing = append(s.pressing, queued{k, c.now})
-		}
-		at := max(c.now, s.filledAt+linger, c.now+u.Until-c.local)
-		if s.urgentAt == 0 || at < s.urgentAt {
-			s.urgentAt = at
-		}
-		return
+// hasten queues a counter whose report is urgent, in its shard. fresh: its pending units were
+// admitted after a flight had left.
+func (c *Machine) hasten(k *counter.Counter, fresh bool) {
+	s, u := &c.shards[k.Shard()], k.Urgency()
+	s.urgent.put(k, u, c.now, s.filledAt, fresh)
+	at := max(c.now, s.filledAt+linger, c.now+u.Until-c.local)
+	if s.urgentAt == 0 || at < s.urgentAt {
+		s.urgentAt = at
 	}
+}
+
+// enqueue queues a counter whose report is not urgent, in the wheel until it is due.
+func (c *Machine) enqueue(k *counter.Counter) {
 	// The view of a key that refuses may be due long after a lag, but a unit that it admits is due
 	// within a lag. So it stays in the wheel for a lag at most. If it then has no unit, it leaves the
 	// wheel until its next check; for the exception see look.
-	c.wheel.add(k, c.now+min(max(k.Due(), c.local)-c.local, max(k.Lag(), c.wheel.tick)))
+	c.wheel.add(k, c.now+min(max(k.Due(c.local), c.local)-c.local, max(k.Lag(), c.wheel.tick)))
 }
 
 // look handles a counter that the wheel has held for a lag at most. If it refuses because of a notice,
 // and is not due, it goes back into the wheel: Redis must be asked for it even without another check.
 func (c *Machine) look(k *counter.Counter) {
-	if k.HasNotice() && k.Due() > c.local+c.wheel.tick {
-		c.enqueue(k, false)
+	if k.HasNotice() && k.Due(c.local) > c.local+c.wheel.tick {
+		c.enqueue(k)
 		return
 	}
 	c.ready(k)
@@ -64,7 +64,7 @@ func (c *Machine) ready(k *counter.Counter) {
 func (c *Machine) refreshAll() {
 	c.each(func(k *counter.Counter) bool {
 		if k.Refresh() {
-			c.enqueue(k, false)
+			c.enqueue(k)
 		}
 		return true
 	})

@@ -14,6 +14,7 @@ type shard struct {
 	rounds      round // failed exchanges for this shard
 	failedSince int64 // when the first of those was sent, on the timer clock
 	missed      bool  // there was an outage, and Redis has not yet applied all that it has missed
+	healthyAt   int64 // since when it is healthy, on the counter clock; 0: it is not
 	asked       bool  // callers ask it themselves: heartbeats see whether it can be reached
 	multiplied  bool  // its units count with the cost multiplier of the fallback policy
 
@@ -30,11 +31,11 @@ type shard struct {
 	numberAt int64  // when Redis last showed its record of the numbers, by its clock, ns
 	retry    int64  // the flight is not sent again before this
 
-	normal, urgent, backlog []queued
-	normalAt, urgentAt      int64    // when the queue is due; 0: it is empty
-	filledAt                int64    // when the latest flight was made
-	pressing                []queued // of urgent, those that overtake the others
-	prune                   int      // length of normal at which evicted counters are removed from it
+	normal, backlog    []queued
+	urgent             urgentQueue
+	normalAt, urgentAt int64 // when the queue is due; 0: it is empty
+	filledAt           int64 // when the latest flight was made
+	prune              int   // length of normal at which evicted counters are removed from it
 }
 
 // queued is a counter that is to report.
@@ -49,14 +50,14 @@ const minPrune = 64
 
 // waits reports whether s has something to send, or has sent something.
 func (s *shard) waits() bool {
-	return s.flight != nil || len(s.normal)+len(s.urgent)+len(s.backlog) > 0
+	return s.flight != nil || len(s.normal)+s.urgent.len()+len(s.backlog) > 0
 }
 
 // oldest returns when the counter was queued that has waited the longest for Redis' answer, on the timer
 // clock.
 func (s *shard) oldest() int64 {
-	at := int64(math.MaxInt64)
-	for _, queue := range [...][]queued{s.backlog, s.normal, s.urgent} {
+	at := s.urgent.oldest(math.MaxInt64)
+	for _, queue := range [...][]queued{s.backlog, s.normal} {
 		if len(queue) > 0 {
 			at = min(at, queue[0].at)
 		}
@@ -76,6 +77,20 @@ func (s *shard) healthy() bool { return s.server.health == up && !s.missed }
 // begin starts to number the flights of s anew, under another name of the node. That Redis
 // has no record under that name is not a loss.
 func (s *shard) begin(node string) { s.node, s.seq, s.acked, s.repaired = node, 0, 0, 0 }
+
+// acceptNext has Redis apply the flight of s, or the next one, although it has lost the record of the numbers.
+// The number moves by a random distance. A copy of this process that goes by the same name, and has not noticed
+// the loss, would else take the new record for that of its own flight before, and have what it hands back
+// applied a second time. It moves once: an attempt under the new number may be under way already.
+func (s *shard) acceptNext(random uint64) {
+	s.accept = true
+	if s.seq <= s.acked+1 {
+		s.seq += 1 + int64(random%mostSkipped)
+	}
+}
+
+// mostSkipped is how many numbers are skipped at the most: few enough that they never run out.
+const mostSkipped = 1 << 20
 
 // due returns when s may send something, 0 for not before an event, and whether it has
 // something to send at all.

@@ -99,7 +99,7 @@ func resized[T any](list []T, n int) []T { return slices.Grow(list[:0], n)[:n] }
 
 func (s *shard) snapshot() ShardSnapshot {
 	is := ShardSnapshot{
-		Server: -1, Node: s.node, Seq: s.seq, Acked: s.acked, Queued: len(s.normal) + len(s.urgent) + len(s.backlog),
+		Server: -1, Node: s.node, Seq: s.seq, Acked: s.acked, Queued: len(s.normal) + s.urgent.len() + len(s.backlog),
 		Missed: s.missed, Multiplied: s.multiplied, Lost: s.lost,
 	}
 	if f := s.flight; f != nil && len(f.items) > 0 {

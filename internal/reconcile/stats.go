@@ -17,7 +17,7 @@ type Stats struct {
 	Acked, Overshoot, Mismatches, Behind                 atomic.Int64
 	Returned                                             atomic.Int64 // operations that have handed units back in Redis
 	GivenUp, ExactAsked, ExactFailed                     atomic.Uint64
-	Refunded, Charged, Forgiven, Cancelled               atomic.Int64
+	Refunded, Charged, Forgiven, Cancelled, Unreturned   atomic.Int64
 	Announced, Received, Withheld, Missed                atomic.Uint64
 	FailuresBy                                           [64]atomic.Uint64 // by index in redisstore.Reasons
 	Exchanges                                            Latencies
