@@ -129,9 +129,6 @@ func (l *Limiter) takeMost(ctx context.Context, q redisstore.Ask) (granted int64
 // window counts all units until they leave it. Callers that have reserved units keep their times. A
 // dry run consumes them as well.
 //
-// A window suits such costs best: while a leaky bucket is above its capacity, [Limiter.Refund] gives
-// back nothing, because others may have reserved ahead.
-//
 // The errors are those of [Limiter.Take]: with one of Redis it is unknown whether the units were
 // charged.
 func (l *Limiter) Charge(ctx context.Context, key string, rule *limit.Rule, n int64) (charged int64, err error) {
@@ -161,8 +158,8 @@ func (l *Limiter) Charge(ctx context.Context, key string, rule *limit.Rule, n in
 // longer. Like every call of this package it is executed at most once: with an error it
 // is unknown whether the units were refunded.
 //
-// Of a leaky bucket above its capacity nothing is refunded: callers may have booked ahead
-// and keep their times, so that a lower level would admit new callers at the same times
+// Of a leaky bucket above its capacity nothing is refunded while callers wait who have booked
+// ahead. They keep their times, and a lower level would admit new callers at the same times
 // once more.
 //
 // It begins a new generation of the key, so that nodes that hold a view of it

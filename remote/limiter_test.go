@@ -130,6 +130,11 @@ func TestErrors(t *testing.T) {
 			}
 		}
 	}
+	for _, zero := range []redis.UniversalClient{&redis.Client{}, &redis.ClusterClient{}, &redis.Ring{}} {
+		if l, err := remote.New(zero, remote.Options{}); l != nil || err == nil || !strings.Contains(err.Error(), "zero") {
+			t.Errorf("%T: %v", zero, err)
+		}
+	}
 	l, server := newLimiter(t, remote.Options{})
 	ctx, rule := context.Background(), limit.Must(limit.Funnel("f", 1, 1, time.Minute))
 	if _, err := l.Take(ctx, "k", rule, 1); err != nil {

@@ -63,6 +63,9 @@ func (l *Limiter) reserve(ctx context.Context, key string, rule *limit.Rule, n i
 	a := l.store.SumUp(redisstore.Book, []limit.Check{{Key: key, Rule: rule, N: n}})
 	if !rule.IsDryRun() {
 		a.Asks[0].Ahead = min(most, limit.MaxWindow)
+		if a.Mode == redisstore.Book && rule.Algorithm() == limit.AlgorithmFunnel {
+			a.Mode = redisstore.Ahead
+		}
 	}
 	t, _, err := l.store.Take(ctx, a.Mode, a.Asks...)
 	if err != nil {

@@ -86,6 +86,26 @@ func TestCancelMakesNoBurst(t *testing.T) {
 	reserve(t, l, "k", rule, 1, true, 1100*time.Millisecond)
 }
 
+// Once nobody waits any more, units above the limit are given back: before the times that were cancelled.
+func TestRefundAfterCancel(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *backend) {
+		l, rule := b.limiter(), funnel(t, 10, 1, time.Hour)
+		take(t, l, "k", rule, 10)
+		first := reserve(t, l, "k", rule, 2, true, 2*time.Hour)
+		cancel(t, reserve(t, l, "k", rule, 5, true, 7*time.Hour))
+		if back, err := l.Refund(ctx, "k", rule, 1); back != 0 || err != nil {
+			t.Fatalf("%d handed back with a queue behind, %v", back, err)
+		}
+		cancel(t, first)
+		if n, err := l.Charge(ctx, "k", rule, 3); n != 3 || err != nil {
+			t.Fatal(n, err)
+		}
+		if back, err := l.Refund(ctx, "k", rule, 3); back != 3 || err != nil {
+			t.Errorf("%d of 3 handed back, %v", back, err)
+		}
+	})
+}
+
 // The queue ends at MaxWindow, and what does not find room in it is not booked.
 func TestReserveIsBounded(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *backend) {

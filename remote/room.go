@@ -54,7 +54,7 @@ func (te *teller) tell(ctx context.Context, store *redisstore.Store, key string,
 		return
 	}
 	n := store.Keyspace().RoomNotice(rule, key, done)
-	m := redisstore.Message{Channel: name, Payload: redisstore.AppendNotices(nil, roomNode, []report.Notice{n})}
+	m := redisstore.Message{Channel: name, Payload: redisstore.AppendNotices(nil, roomNode, []report.Notice{n}), Via: n.Shard}
 	if err := store.Publish(ctx, m); err != nil {
 		te.name.Store("") // a missing permission must not cost each call a round trip
 	}
