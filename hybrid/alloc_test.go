@@ -92,7 +92,7 @@ func TestNoAllocations(t *testing.T) {
 	l := newLimiter(t, nil, hybrid.Options{})
 	for _, rule := range allocRules {
 		admitted(l, "k", rule, 20)
-		eventually(t, 5*time.Second, "resident", func() bool {
+		eventually(t, "resident", func() bool {
 			return testing.AllocsPerRun(10, func() { l.Allow("k", rule) }) == 0
 		})
 		free(t, l, rule)

@@ -2,6 +2,7 @@ package hybrid_test
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"sync/atomic"
@@ -25,6 +26,8 @@ var (
 // check waits for it, or allocates. What the reports allocate counts as well, but there are many
 // checks to each. Module bench compares with other limiters.
 func BenchmarkAllow(b *testing.B) {
+	fmt.Println("# Loops find their keys in the caches of the processor: 50 to 200 ns a check.\n" +
+		"# Between the other work of a service, plan with 1 µs. The line 10000-keys/admitted comes closest.")
 	l := realNode(b, benchRedis(b), hybrid.Options{})
 	for _, c := range []struct {
 		name     string

@@ -196,6 +196,7 @@ type network struct {
 	loss    func() bool // decides which replies are lost, of heartbeats too; nil: none
 	tear    int         // of the next batch only so many bytes arrive
 	lag     time.Duration
+	trip    time.Duration // of a packet there and back: to connect and to ask takes so long
 	seen    traffic
 	dialing int // now
 }
@@ -243,12 +244,15 @@ var errRefused = &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("c
 
 func (n *network) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	n.mu.Lock()
-	refuse, hang := n.refuse, n.hang
+	refuse, hang, trip := n.refuse, n.hang, n.trip
 	n.seen.dials++
 	n.dialing++
 	n.seen.peak = max(n.seen.peak, n.dialing)
 	n.mu.Unlock()
 	defer n.set(func(n *network) { n.dialing-- })
+	if trip > 0 {
+		time.Sleep(trip)
+	}
 	switch {
 	case hang: // as when SYN packets vanish
 		<-ctx.Done()
@@ -401,7 +405,7 @@ func (n *network) judge(chunk []byte) (f fate, part int) {
 	n.mu.Lock()
 	n.seen.sent++
 	part = len(chunk)
-	lag, batch := n.lag, bytes.Contains(chunk, []byte(":k:"))
+	lag, batch := n.lag+n.trip, bytes.Contains(chunk, []byte(":k:"))
 	switch {
 	case n.swallow:
 		f = swallowed

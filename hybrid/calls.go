@@ -41,10 +41,10 @@ func (l *Limiter) TakeAtMost(key string, rule *limit.Rule, n int64) (granted int
 // then n units are removed, and the result is by how many fewer count now.
 //
 // Call it on the node that has taken the units, and soon. A unit that has expired cannot be
-// given back: a newer one would be given back instead. Reported units of a leaky bucket that
-// is filled beyond its capacity cannot be given back either: another caller may have
-// reserved ahead of time, and keeps its time. If Redis finds such a reservation that this
-// node does not know, the units still count.
+// given back: a newer one would be given back instead. Reported units of a leaky bucket cannot be
+// given back either while callers wait who have reserved ahead of time, and so have filled it beyond
+// its capacity: they keep their times. If Redis finds such a reservation that this node does not
+// know, the units still count. [Stats].UnreturnedUnits counts what is not given back.
 //
 // A negative n, or a rule that [Limiter.CheckRule] rejects, gives nothing back. After
 // Close, refunds are not reported to Redis.
@@ -53,8 +53,14 @@ func (l *Limiter) Refund(key string, rule *limit.Rule, n int64) (back int64) {
 		return l.least(key, rule, n, func(part *limit.Rule) int64 { return l.Refund(key, part, n) })
 	}
 	back = l.table.Refund(key, rule, n, l.now())
-	l.stats.Refunded.Add(back)
+	l.returned(n, back)
 	return back
+}
+
+// returned counts how many of n units were given back.
+func (l *Limiter) returned(n, back int64) {
+	l.stats.Refunded.Add(back)
+	l.stats.Unreturned.Add(min(n, limit.MaxUnits) - back)
 }
 
 // Charge counts n units of key, whether they fit or not, and returns how many count now. It is for
@@ -70,12 +76,8 @@ func (l *Limiter) Refund(key string, rule *limit.Rule, n int64) (back int64) {
 // counts all units until they leave it. Callers that have reserved units keep their times. In an
 // outage charged units count as those of a check do, see [Options].Fallback.
 //
-// A window suits such costs best: while a leaky bucket is above its capacity, [Limiter.Refund] gives
-// back nothing that was reported, because others may have reserved ahead.
-//
-// A charge consumes units under a dry run as well. If there is no room in memory for the key,
-// nothing counts, see [Stats].OverflowUnits: the keys without room share their counters. A negative
-// n, or a rule that [Limiter.CheckRule] rejects, charges nothing. After Close, charges are not
+// A charge consumes units under a dry run as well. A negative n, or a rule that [Limiter.CheckRule]
+// rejects, charges nothing. After Close, charges are not
 // reported to Redis.
 func (l *Limiter) Charge(key string, rule *limit.Rule, n int64) (charged int64) {
 	if !l.usable(rule, n) {
@@ -85,9 +87,7 @@ func (l *Limiter) Charge(key string, rule *limit.Rule, n int64) (charged int64) 
 	charged, src := l.table.Charge(key, rule, n, l.now())
 	l.tally.Of(rule).Charge(n, src)
 	l.stats.Charged.Add(n)
-	if l.link == nil || src != limit.SourceLocal {
-		l.stats.Forgiven.Add(n - charged)
-	}
+	l.stats.Forgiven.Add(n - charged)
 	return charged
 }
 
@@ -97,11 +97,12 @@ func (l *Limiter) Reset(ctx context.Context, key string, rule *limit.Rule) error
 }
 
 // Set sets the used units of key to used, whatever was counted before: for example to what
-// an upstream service says in a header. More than the limit is a debt. It takes one round
+// an upstream service says in a header. More than the limit is a debt. It takes a round
 // trip.
 //
-// When Set returns nil, it is done in Redis and known to this node. The other nodes learn
-// of it with their next report of the key. Nodes that refuse the key receive a notice at
+// Units that this node has admitted and not yet reported are reported first, which takes up to two
+// round trips more. When Set returns nil, it is done in Redis and known to this node. The other nodes
+// learn of it with their next report of the key. Nodes that refuse the key receive a notice at
 // once, and ask Redis within a SyncInterval (see [Options].NoNotices); if the notice is lost,
 // within 5 s of their next check. Units that another node has admitted but not reported by
 // then are added.
@@ -110,14 +111,12 @@ func (l *Limiter) Reset(ctx context.Context, key string, rule *limit.Rule) error
 // the new state for as long as an earlier one could matter (the window, or the time in
 // which a full leaky bucket drains), and so does every node that has learnt it. A node that
 // has not learnt it may report before those nodes have restored it. Then what it knew is
-// added, and the key admits less. If this node has no room to remember the key (which
-// [Stats].Overflow counts as a decision), only the others remember.
+// added, and the key admits less.
 //
 // Errors: [limit.ErrInvalidN] for used < 0, that of [Limiter.CheckRule], [limit.ErrClosed],
 // an [*UnavailableError] if Redis could not be reached, or a [*limit.KeyError] if the key
 // is unusable there. With an error it is unknown whether the units were set; it is safe to
-// call Set again. A limiter without Redis sets its own counter, or returns
-// [limit.ErrNoRoom] if there are too many keys to remember this one.
+// call Set again. A limiter without Redis sets its own counter.
 func (l *Limiter) Set(ctx context.Context, key string, rule *limit.Rule, used int64) error {
 	if err := l.CheckRule(rule); err != nil {
 		return err
@@ -130,11 +129,10 @@ func (l *Limiter) Set(ctx context.Context, key string, rule *limit.Rule, used in
 	case rule.Parts() != nil:
 		return decision.EachPart(rule, func(part *limit.Rule) error { return l.Set(ctx, key, part, used) })
 	case l.driver == nil:
-		if !l.table.Set(key, rule, used, l.now()) {
-			return fmt.Errorf("hybrid: set: %w", limit.ErrNoRoom)
-		}
+		l.table.Set(key, rule, used, l.now())
 		return nil
 	}
+	l.awaitReport(decision.Given(ctx), key, rule)
 	sent := l.now()
 	done, err := l.driver.store.Renew(decision.Given(ctx), key, rule, used)
 	if err != nil {
@@ -146,6 +144,26 @@ func (l *Limiter) Set(ctx context.Context, key string, rule *limit.Rule, used in
 		l.driver.announceRoom(l.driver.store.Keyspace().RoomNotice(rule, key, done))
 	}
 	return nil
+}
+
+// awaitReport waits until Redis has counted what this node has admitted of a key. One exchange may be under way
+// already, so there may be two. It does not wait for units that come meanwhile.
+func (l *Limiter) awaitReport(ctx context.Context, key string, rule *limit.Rule) {
+	ctx, cancel := context.WithTimeout(ctx, l.driver.exact.timeout)
+	defer cancel()
+	for range 2 {
+		ended := l.table.AwaitReport(key, rule, l.now())
+		if ended == nil {
+			return
+		}
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			return
+		case <-l.driver.stop:
+			return
+		}
+	}
 }
 
 // explain returns the error of a single exchange as an error of this package.

@@ -74,7 +74,7 @@ func TestResetReachesTheFleet(t *testing.T) {
 	})
 }
 
-// Units that wait to be reported when their key is reset do not count after it,
+// Units that wait to be reported when their key is reset are reported before, so that none arrives after it,
 // even if a batch is under way.
 func TestResetForgetsWhatIsPending(t *testing.T) {
 	inBubblesOfTens(t, func(t *testing.T, w *world, r *limit.Rule) {
@@ -93,8 +93,8 @@ func TestResetForgetsWhatIsPending(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.wantUsed("k", r, 2)
-		if s := n.Stats(); s.WithdrawnUnits != 3 {
-			t.Errorf("%d units withdrawn, want 3", s.WithdrawnUnits)
+		if s := n.Stats(); s.AckedUnits != 6 || s.WithdrawnUnits != 0 {
+			t.Errorf("of 6 units %d were reported and %d withdrawn", s.AckedUnits, s.WithdrawnUnits)
 		}
 		conserved(t, n.Limiter, true)
 	})

@@ -21,40 +21,63 @@ func (d *driver) close(ctx context.Context) error {
 	// This takes microseconds, because a step does no I/O and calls no foreign code. It does not
 	// end with ctx, because a step after this would undo what is set below.
 	<-d.stepped
-	left := make(chan error, 1)
+	left := make(chan struct{})
 	go func(reported bool) {
+		defer close(left)
 		if d.listener != nil {
 			d.listener.close()
 		}
 		_ = d.done.Wait() // none of the goroutines returns an error
 		d.exact.callers.Wait()
-		if !reported {
-			left <- nil // perhaps Redis cannot be reached, and the entry of the node expires
-			return
+		if reported { // else Redis perhaps cannot be reached
+			d.leave(ctx) // after all calls: a heartbeat would enter the node into the list again
 		}
-		left <- d.leave(ctx) // after all calls: a heartbeat would enter the node into the list again
 	}(err == nil)
-	var hangs error
-	select {
-	case hangs = <-left:
-	case <-ctx.Done():
-		select {
-		case hangs = <-left: // both have ended at once
-		default:
-			hangs = fmt.Errorf("hybrid: close: a call of redis or of OnStateChange still hangs: %w", ctx.Err())
-		}
+	hangs := waitFor(ctx, left)
+	d.lim.link.Close()
+	lost := !d.nothingLost()
+	if !lost {
+		err = nil // Redis could not be reached, but there was nothing to report
 	}
 	if err == nil { // else the report has taken all the time, and perhaps nothing hangs
 		err = hangs
 	}
-	d.lim.link.Close()
 	last := State{Mode: Closed, Reason: "closed", Err: err, Since: time.Unix(0, d.lim.now()), Nodes: d.state.Load().Nodes}
 	d.state.Store(&last)
 	d.lim.link.SetMode(d.fallback.Multiplier(int64(last.Nodes)), true)
-	if n := d.lim.Stats().PendingUnits; n > 0 {
-		err = unreported(n, err)
+	switch n := d.lim.Stats().PendingUnits; {
+	case n > 0:
+		return unreported(n, err)
+	case lost && err != nil:
+		return fmt.Errorf("hybrid: close: %d units that were given back were not reported to redis: %w", d.unreportedBack(), err)
 	}
 	return err
+}
+
+// waitFor waits until everything has ended, and returns an error if it has not when ctx ends.
+func waitFor(ctx context.Context, ended <-chan struct{}) error {
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+	}
+	select {
+	case <-ended: // both have ended at once
+		return nil
+	default:
+		return fmt.Errorf("hybrid: close: a call of redis or of OnStateChange still hangs: %w", ctx.Err())
+	}
+}
+
+// nothingLost reports whether Redis has acknowledged all that was admitted or given back. It first drops
+// what does not count any more, because the other nodes would not count it either.
+func (d *driver) nothingLost() bool {
+	now := d.lim.now()
+	d.lim.table.Range(func(c *counter.Counter) bool {
+		c.Expire(now)
+		return true
+	})
+	return !d.pending()
 }
 
 // unreported returns the error of n units that Redis does not know.
@@ -91,18 +114,15 @@ func (d *driver) longUnreachable(ctx context.Context) bool {
 // of a call. It is short: everything is reported by then, and the node's entry expires by itself.
 const leaveFor = 500 * time.Millisecond
 
-// leave removes the node from the list of live nodes.
-func (d *driver) leave(ctx context.Context) error {
+// leave removes the node from the list of live nodes. An error is no failure of Close: nothing is lost, and
+// the entry of the node expires.
+func (d *driver) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, leaveFor+time.Duration(d.machine.Patience()))
 	defer cancel()
-	err := retry(ctx, func() (again bool, err error) {
+	_ = retry(ctx, func() (again bool, err error) {
 		err = d.store.Leave(ctx, d.machine.Node(), d.machine.Written())
 		return mayRecover(err), err
 	})
-	if err != nil {
-		return explain("close", err)
-	}
-	return nil
 }
 
 // pending reports whether any counter has something to report.
@@ -112,6 +132,17 @@ func (d *driver) pending() (any bool) {
 		return !any
 	})
 	return any
+}
+
+// unreportedBack returns how many units were given back of which Redis does not know. Nothing is
+// reported after it.
+func (d *driver) unreportedBack() (n int64) {
+	now := d.lim.now()
+	d.lim.table.Range(func(c *counter.Counter) bool {
+		n += c.UnreportedBack(now)
+		return true
+	})
+	return n
 }
 
 // mayRecover reports whether the cause of an error may end by itself. A wrong password or a
@@ -171,7 +202,8 @@ func (l *Limiter) Close() error {
 // only an operator can end the failure (a password, a permission), or the limiter has been
 // degraded for longer than ctx lasts already. If not everything could
 // be reported, Shutdown stops all the same and returns an error that says how many units Redis
-// does not know. A ctx without a deadline gets one of 5 s.
+// does not know. If nothing was left to report there is no error, whether Redis can be reached or not,
+// unless a call or a hook still hangs when ctx ends. A ctx without a deadline gets one of 5 s.
 //
 // Checks after that are still answered, from memory alone and by the fallback policy.
 func (l *Limiter) Shutdown(ctx context.Context) error {

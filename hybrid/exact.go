@@ -34,7 +34,8 @@ import (
 // a call may wait for up to 8 times [Options].CommandTimeout, longer if Redis is far away. A ctx that is
 // cancelled without a deadline may be noticed only then.
 //
-// Units that are refunded count for Redis until they are reported, within [Options].SyncInterval.
+// Units that are refunded count for Redis until they are reported, within [Options].SyncInterval. A call
+// that Redis refuses meanwhile on this node waits for that report, and asks again: usually for two round trips more.
 //
 // Source is [limit.SourceRemote] if Redis has decided. 0 units consume nothing and ask no one. A
 // limiter without Redis decides by itself.
@@ -117,24 +118,50 @@ func (l *Limiter) inOutage(checks []limit.Check) bool {
 	return true
 }
 
-// askExactly lets Redis decide checks.
-func (l *Limiter) askExactly(ctx context.Context, checks []limit.Check) (limit.AllResult, error) {
+// returnRounds bounds how often a call asks Redis again. After two exchanges of a key all is subtracted
+// that was handed back before the first of them, but other callers may have taken it and handed it back
+// meanwhile.
+const returnRounds = 16
+
+// askExactly lets Redis decide checks. If it refuses them while it counts units that were handed back
+// here, it is asked again when it has subtracted these.
+func (l *Limiter) askExactly(ctx context.Context, checks []limit.Check) (v limit.AllResult, err error) {
 	asked := slices.Clone(checks)
 	for i := range asked {
 		asked[i].N = asked[i].Units()
 	}
+	out := make([]limit.Result, len(asked))
+	before := make([]uint32, len(asked))
+	for round := 0; ; round++ {
+		for i := range asked {
+			before[i] = l.table.Returned(asked[i].Key, asked[i].Rule)
+		}
+		byNode := false
+		if v, byNode, err = l.askOnce(ctx, asked, out); byNode {
+			return l.TakeAll(checks...), nil
+		}
+		if err != nil || v.Allowed || round == returnRounds || !l.awaitReturns(ctx, asked, before) {
+			break
+		}
+	}
+	if err == nil {
+		l.countAll(asked, out, &v)
+	}
+	return v, err
+}
+
+// askOnce lets Redis decide checks, and sets out to the answer to each. byNode reports that this node
+// must decide them, because an outage has begun.
+func (l *Limiter) askOnce(ctx context.Context, asked []limit.Check, out []limit.Result) (v limit.AllResult, byNode bool, err error) {
 	all := l.driver.store.SumUp(redisstore.BookState, asked)
 	c := &exactCall{checks: asked, TakeRequest: redisstore.TakeRequest{Mode: all.Mode, Asks: all.Asks, By: -1}}
 	by, err := l.driver.exact.do(ctx, c)
 	switch {
 	case err == nil && c.inOutage:
-		return l.TakeAll(checks...), nil
+		return v, true, nil
 	case err == nil:
-		out := make([]limit.Result, len(asked))
-		var v limit.AllResult
 		if v, err = all.Judge(&c.Taken, func(i int, res limit.Result) { out[i] = res }); err == nil {
-			l.countAll(asked, out, &v)
-			return v, nil
+			return v, false, nil
 		}
 		err = explain("take", err)
 		l.stats.ExactFailed.Add(1)
@@ -142,5 +169,34 @@ func (l *Limiter) askExactly(ctx context.Context, checks []limit.Check) (limit.A
 	if len(asked) == 1 {
 		by = 0
 	}
-	return decision.Refused(asked, by, decision.Failed), err
+	return decision.Refused(asked, by, decision.Failed), false, err
+}
+
+// awaitReturns waits until Redis has answered the next report of each key that has units which were handed
+// back here and are not subtracted in Redis. It reports whether to ask Redis again: after that, or because
+// Redis has subtracted some since the call before, whose refunds it had acknowledged so often.
+func (l *Limiter) awaitReturns(ctx context.Context, checks []limit.Check, before []uint32) (again bool) {
+	var waits []<-chan struct{}
+	now := l.now()
+	for i, q := range checks {
+		if ended := l.table.AwaitReturns(q.Key, q.Rule, now); ended != nil {
+			waits = append(waits, ended)
+		}
+		again = again || l.table.Returned(q.Key, q.Rule) != before[i]
+	}
+	if again || len(waits) == 0 {
+		return again
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.driver.exact.timeout)
+	defer cancel()
+	for _, ended := range waits {
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			return false
+		case <-l.driver.stop:
+			return false
+		}
+	}
+	return true
 }

@@ -265,10 +265,13 @@ func (x *exactCalls) send(ctx context.Context, list []*exactCall) (events []reco
 // learn passes on to the counters of a call what Redis has answered.
 func (x *exactCalls) learn(events []reconcile.Event, c *exactCall, sent, now int64) []reconcile.Event {
 	for i, q := range c.checks {
-		a := &c.Taken.Answers[i]
+		a, own := &c.Taken.Answers[i], int64(0)
+		if c.Taken.Booked && a.Units > 0 {
+			own = q.N
+		}
 		of, out := x.l.table.Learn(q.Key, now, report.Answer{
 			State: a.State, Rule: q.Rule, ServerNow: int64(c.Taken.Now), Sent: sent,
-			Announce: c.Taken.Booked && a.Units > 0,
+			Announce: own > 0, Own: own,
 		})
 		if out != (counter.Outcome{}) {
 			events = append(events, reconcile.Learned{Counter: of, Outcome: out, Sent: sent})

@@ -36,7 +36,8 @@ type Explanation struct {
 	// Pending is how many units were admitted here that Redis has not confirmed.
 	Pending int64
 	// Notice is when another node has announced that the key is used up, if that is why it is
-	// refused, and NoticeUntil until when. Zero: there is no such notice.
+	// refused, and NoticeUntil until when. Zero: there is no such notice; Notice is zero also if the
+	// key is not in memory.
 	Notice, NoticeUntil time.Time
 	// Quarantined is set if Redis cannot use the key, see [EventQuarantined].
 	Quarantined bool
@@ -116,6 +117,9 @@ func (l *Limiter) explain(key string, rule *limit.Rule) Explanation {
 	if c != nil {
 		e.fill(c, l.now())
 	}
+	if e.Result.Source == limit.SourceNotice && e.NoticeUntil.IsZero() && e.Result.RetryAfter != limit.Never { // no counter knows when it came
+		e.NoticeUntil = time.Unix(0, l.now()+int64(e.Result.RetryAfter))
+	}
 	return e
 }
 
@@ -180,7 +184,7 @@ func (l *Limiter) Nearest(most int) []Explanation {
 	now, state, fallback := l.now(), l.State(), l.Fallback()
 	l.table.Sample(nearestSample, func(c *counter.Counter) {
 		e := Explanation{Key: c.Key(), Rule: c.Rule(), State: state, Fallback: fallback}
-		if !e.fill(c, now) || e.Result.Remaining >= e.Result.Limit && e.Known == 0 {
+		if !e.fill(c, now) || e.isUnused() {
 			return
 		}
 		if list = append(list, e); len(list) >= 2*most+64 {
@@ -188,6 +192,15 @@ func (l *Limiter) Nearest(most int) []Explanation {
 		}
 	})
 	return fullest(list, most)
+}
+
+// isUnused reports whether nothing of the key is used. In an outage less than the limit is left all the
+// same: the share of the node.
+func (e *Explanation) isUnused() bool {
+	if e.State.Mode == LocalOnly {
+		return e.Result.Remaining >= e.Result.Limit
+	}
+	return e.Known <= 0 && e.Pending <= 0 && e.Notice.IsZero() && !e.Quarantined
 }
 
 // fullest returns the explanations with the least left of their limits, in that order.

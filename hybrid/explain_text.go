@@ -28,6 +28,11 @@ func (e Explanation) String() string {
 		return e.byFallback()
 	case res.Source == limit.SourceNotice:
 		return "Another node has announced that the key is used up, until " + e.NoticeUntil.UTC().Format(time.TimeOnly) + " UTC."
+	case res.Allowed && e.Redis != nil && e.Redis.Err == nil && !e.Redis.Result.Allowed:
+		if e.Rule.IsExact() {
+			return "The limit is used up in Redis, which decides: a check is refused."
+		}
+		return "The limit is used up in Redis, and this node has not heard of it yet: it would admit a check."
 	case res.Allowed && !e.InMemory && res.Source == limit.SourceLocal:
 		return "This process has not seen the key lately: a check is admitted."
 	case res.Allowed && !e.InMemory:
@@ -46,20 +51,11 @@ func (e *Explanation) byFallback() string {
 	if e.State.Mode == Closed {
 		text = fmt.Sprintf("The limiter is closed, and the fallback %v decides: ", e.Fallback)
 	}
-	switch e.Fallback {
-	case FailOpen:
-		return text + "every check passes that is not larger than the limit."
-	case FailClosed:
-		return text + "every check is refused."
-	case FairShare:
-		if e.State.Nodes > 1 {
-			text += fmt.Sprintf("this node admits 1/%d of the limit. ", e.State.Nodes)
-			break
-		}
-		fallthrough
-	case FullLimit:
-		text += "this node admits the whole limit. "
+	text += e.Fallback.effect(e.State.Nodes) + "."
+	if e.Fallback == FailOpen || e.Fallback == FailClosed {
+		return text
 	}
+	text += " "
 	if e.Result.Allowed {
 		return text + fmt.Sprintf("%d %s left.", e.Result.Remaining, word(e.Result.Remaining, "is", "are"))
 	}

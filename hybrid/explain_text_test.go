@@ -1,6 +1,7 @@
 package hybrid_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -28,9 +29,14 @@ func TestExplanationInWords(t *testing.T) {
 		"quarantined": {hybrid.Explanation{Rule: hundred, Result: full, Quarantined: true, Fallback: hybrid.FailOpen}, "Redis cannot use this key, because another program has written to it. The fallback fail-open decides."},
 		"left":        {hybrid.Explanation{Rule: hundred, Result: some, InMemory: true}, "3 of 5 are left."},
 		"one left":    {hybrid.Explanation{Rule: hundred, Result: one, InMemory: true}, "1 of 5 is left."},
-		"not seen":    {hybrid.Explanation{Rule: hundred, Result: some}, "This node has not seen the key lately. A check is admitted, and then Redis is asked."},
-		"new, local":  {hybrid.Explanation{Rule: hundred, Result: from(some, limit.SourceLocal)}, "This process has not seen the key lately: a check is admitted."},
-		"full, local": {hybrid.Explanation{Rule: hundred, Result: from(full, limit.SourceLocal), InMemory: true}, "The limit of 5 is used up in this process, which shares it with no other."},
+		"used up in Redis": {hybrid.Explanation{Rule: hundred, Result: some, InMemory: true, Redis: &hybrid.Stored{Used: 5, Result: full}},
+			"The limit is used up in Redis, and this node has not heard of it yet: it would admit a check."},
+		"used up in Redis, exact": {hybrid.Explanation{Rule: hundred.Exact(), Result: some, InMemory: true, Redis: &hybrid.Stored{Used: 5, Result: full}},
+			"The limit is used up in Redis, which decides: a check is refused."},
+		"Redis was not asked": {hybrid.Explanation{Rule: hundred, Result: some, InMemory: true, Redis: &hybrid.Stored{Err: errors.New("away")}}, "3 of 5 are left."},
+		"not seen":            {hybrid.Explanation{Rule: hundred, Result: some}, "This node has not seen the key lately. A check is admitted, and then Redis is asked."},
+		"new, local":          {hybrid.Explanation{Rule: hundred, Result: from(some, limit.SourceLocal)}, "This process has not seen the key lately: a check is admitted."},
+		"full, local":         {hybrid.Explanation{Rule: hundred, Result: from(full, limit.SourceLocal), InMemory: true}, "The limit of 5 is used up in this process, which shares it with no other."},
 		"full": {hybrid.Explanation{Rule: hundred, Result: full, InMemory: true, Known: 4, Pending: 1, Answered: at},
 			"The limit of 5 is used up: 4 units counted when Redis last answered, at 12:04:05 UTC, and 1 more was admitted here."},
 		"full, one": {hybrid.Explanation{Rule: hundred, Result: full, InMemory: true, Known: 1, Pending: 4, Answered: at},
@@ -42,13 +48,13 @@ func TestExplanationInWords(t *testing.T) {
 		"notice": {hybrid.Explanation{Rule: hundred, Result: from(full, limit.SourceNotice), InMemory: true, NoticeUntil: at},
 			"Another node has announced that the key is used up, until 12:04:05 UTC."},
 		"fair share": {hybrid.Explanation{Rule: hundred, Result: from(full, limit.SourceDegraded), InMemory: true, State: away, Pending: 2},
-			"Redis is away, and the fallback fair-share decides: this node admits 1/3 of the limit. That is used up: 2 units were admitted here of which Redis does not know."},
+			"Redis is away, and the fallback fair-share decides: this node admits 1/3 of the limit by itself. That is used up: 2 units were admitted here of which Redis does not know."},
 		"fair share, left": {hybrid.Explanation{Rule: hundred, Result: from(some, limit.SourceDegraded), State: hybrid.State{Mode: hybrid.Degraded}},
-			"Redis is away, and the fallback fair-share decides: this node admits the whole limit. 3 are left."},
+			"Redis is away, and the fallback fair-share decides: this node admits the whole limit by itself. 3 are left."},
 		"fair share, one left": {hybrid.Explanation{Rule: hundred, Result: from(one, limit.SourceDegraded), State: away},
-			"Redis is away, and the fallback fair-share decides: this node admits 1/3 of the limit. 1 is left."},
+			"Redis is away, and the fallback fair-share decides: this node admits 1/3 of the limit by itself. 1 is left."},
 		"full limit": {hybrid.Explanation{Rule: hundred, Result: from(some, limit.SourceDegraded), State: away, Fallback: hybrid.FullLimit},
-			"Redis is away, and the fallback full-limit decides: this node admits the whole limit. 3 are left."},
+			"Redis is away, and the fallback full-limit decides: this node admits the whole limit by itself. 3 are left."},
 		"fail open": {hybrid.Explanation{Rule: hundred, Result: from(some, limit.SourceDegraded), State: away, Fallback: hybrid.FailOpen},
 			"Redis is away, and the fallback fail-open decides: every check passes that is not larger than the limit."},
 		"closed": {hybrid.Explanation{Rule: hundred, Result: from(full, limit.SourceDegraded), State: hybrid.State{Mode: hybrid.Closed}, Fallback: hybrid.FailClosed},

@@ -139,7 +139,7 @@ func TestShareSurvivesASecondOutage(t *testing.T) {
 		}
 		time.Sleep(30 * time.Second) // all of their entries have expired
 		nodes[0].net.up()
-		eventually(t, 10*time.Second, "synced", func() bool { return nodes[0].State().Mode == hybrid.Synced })
+		eventually(t, "synced", func() bool { return nodes[0].State().Mode == hybrid.Synced })
 		// They are waited for 5 s from now. A number that is not held would fall one and a
 		// half heartbeats after it was reported, that is with the second one from now.
 		time.Sleep(3 * time.Second)

@@ -132,8 +132,10 @@ func (l *Limiter) figures(each bool) Stats {
 	if l.link != nil {
 		s.ExpiredUnits, s.WithdrawnUnits = l.link.Expired.Load(), l.link.Withdrawn.Load()
 		s.ForgivenUnits += l.link.Forgiven.Load()
+		s.OverflowUnits = l.link.Unreported.Load()
 	}
 	s.RefundedUnits, s.RefundsGivenUp = l.stats.Refunded.Load(), l.stats.GivenUp.Load()
+	s.UnreturnedUnits = l.stats.Unreturned.Load()
 	s.ExactAsked, s.ExactFailed = l.stats.ExactAsked.Load(), l.stats.ExactFailed.Load()
 	s.CancelledUnits, s.ChargedUnits = l.stats.Cancelled.Load(), l.stats.Charged.Load()
 	now := l.now()
@@ -141,13 +143,13 @@ func (l *Limiter) figures(each bool) Stats {
 	if each {
 		survey = l.table.Survey(now)
 	}
-	shared := s.addRules(l.tally.All())
+	s.addRules(l.tally.All())
 	for i := range s.Rules {
 		s.Rules[i].Overshoot = l.stats.OvershootOf(s.Rules[i].Name)
 	}
 	if l.link != nil {
-		s.PendingUnits = shared - s.AckedUnits - s.ForgivenUnits - s.ExpiredUnits - s.WithdrawnUnits
-		s.OverflowUnits = s.AdmittedUnits - shared
+		s.UnreturnedUnits += l.link.Unreturned.Load()
+		s.PendingUnits = s.AdmittedUnits - s.AckedUnits - s.ForgivenUnits - s.ExpiredUnits - s.WithdrawnUnits - s.OverflowUnits
 		s.QueuedKeys, s.QuarantinedKeys = survey.Queued, survey.Quarantined
 		if survey.Oldest != 0 {
 			s.OldestPending = time.Duration(max(now-survey.Oldest, 1))
@@ -159,6 +161,7 @@ func (l *Limiter) figures(each bool) Stats {
 	}
 	ts := l.table.Stats()
 	s.LiveCounters, s.Evictions, s.Overflow, s.Conflicts = ts.Live, uint64(ts.Evictions), uint64(ts.Overflow), uint64(ts.Conflicts)
+	s.Remembered, s.Displaced = ts.Remembered, uint64(ts.Displaced)
 	c := &l.stats
 	s.Batches, s.KeysSynced, s.ResentBatches = c.Batches.Load(), c.KeysSynced.Load(), c.Resent.Load()
 	s.Heartbeats, s.Failures, s.Losses = c.Beats.Load(), c.Failures.Load(), c.Losses.Load()

@@ -106,9 +106,9 @@ func (l *listener) take() received {
 // run subscribes again and again until the listener is stopped.
 func (l *listener) run() {
 	defer close(l.ended)
-	pause := 2 * minListenPause
+	pause, via := 2*minListenPause, 0
 	for {
-		sub, round, stopped := l.subscribe()
+		sub, round, stopped := l.subscribe(via)
 		if stopped {
 			return
 		}
@@ -118,6 +118,8 @@ func (l *listener) run() {
 		}
 		if l.hear(sub, round) {
 			pause = 2 * minListenPause
+		} else { // on a Cluster another master may be there
+			via = (via + 1) % l.store.Keyspace().Shards()
 		}
 		// Also after it was confirmed: a server may close the connection each time.
 		l.sleep(pause/2 + rand.N(pause/2))
@@ -125,18 +127,28 @@ func (l *listener) run() {
 	}
 }
 
-// subscribe returns a subscription of this round, nil if there is no channel.
-func (l *listener) subscribe() (sub *redisstore.Subscription, round int, stopped bool) {
+// subscribe returns a subscription of this round at the master of a shard, nil if there is no channel or
+// another round begins.
+func (l *listener) subscribe(via int) (sub *redisstore.Subscription, round int, stopped bool) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	select {
 	case <-l.nudge: // its round is the one read below
 	default:
 	}
-	if l.channel != "" && !l.stopped {
-		l.sub = l.store.Subscribe(l.channel, l.echo)
+	channel, echo, round, stopped := l.channel, l.echo, l.round, l.stopped
+	l.mu.Unlock()
+	if channel == "" || stopped {
+		return nil, round, stopped
 	}
-	return l.sub, l.round, l.stopped
+	sub = l.store.SubscribeVia(via, channel, echo) // not under the lock: it may use the network
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if round != l.round {
+		sub.Close()
+		return nil, l.round, l.stopped
+	}
+	l.sub = sub
+	return sub, round, false
 }
 
 // sleep pauses for d, or until a round begins or a retry is wanted.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/reconcile"
@@ -14,11 +15,15 @@ import (
 )
 
 // A line of the log has no attribute that says nothing, and says the unit of a time.
-func TestLogLinesSayNothingEmpty(t *testing.T) {
+func TestLogLinesSayNothingEmpty(t *testing.T) { synctest.Test(t, testLogLines) }
+
+func testLogLines(t *testing.T) {
 	var text bytes.Buffer
 	n := newNotifier(Options{Logger: slog.New(slog.NewJSONHandler(&text, nil))}, func() Stats { return Stats{} }, func() {})
 	start := time.Unix(1_700_000_000, 0)
 	n.deliverState(State{Mode: Degraded, Since: start, Reason: "refused", Err: errors.New("remote: dial")})
+	time.Sleep(brief)
+	n.logDue()
 	n.deliverState(State{Mode: Synced, Since: start.Add(90 * time.Second)})
 	n.deliverEvent(Event{Kind: EventRenamed})
 	got := text.String()

@@ -109,8 +109,8 @@ func TestExpectedNodesWithRedis(t *testing.T) {
 			wantAdmitted(t, n.Limiter, "later", rule, 200, 100)
 		}
 		// The others have it with the answer to their report, which has left with
-		// the first answer: an exchange, in which the script is sent as well.
-		time.Sleep(2*lag + 5*time.Millisecond)
+		// the first answer: two exchanges, because the script is sent as well.
+		time.Sleep(3*lag + 5*time.Millisecond)
 		for _, rule := range []*limit.Rule{hundred, limit.Must(limit.Funnel("f", 100, 100, 24*time.Hour))} {
 			wantAdmitted(t, n.Limiter, "burst", rule, 200, 75)
 		}

@@ -39,7 +39,7 @@ func TestRealNodesHaveNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	list := map[string]hybrid.Node{}
-	eventually(t, 10*time.Second, "all nodes are synced, by what they say", func() bool {
+	eventually(t, "all nodes are synced, by what they say", func() bool {
 		nodes, err := named.Nodes(bg)
 		if err != nil {
 			t.Fatal(err)
@@ -74,7 +74,7 @@ func TestRealNodesHaveNames(t *testing.T) {
 	if err := unnamed.Close(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 5*time.Second, "it has left no trace", func() bool {
+	eventually(t, "it has left no trace", func() bool {
 		return dial(t, srv.Addr()).Exists(bg, old.Keyspace().AboutKey(unnamed.ID())).Val() == 0
 	})
 	srv.Kill()
@@ -142,11 +142,11 @@ func TestRealWrongPasswordIsHeard(t *testing.T) {
 				t.Error("refused")
 			}
 		}
-		eventually(t, 5*time.Second, name+" is in the log", func() bool {
+		eventually(t, name+" is in the log", func() bool {
 			return strings.Contains(log.String(), "level=ERROR msg=\"rate limiter degraded\" reason="+name)
 		})
 		failures := l.Stats().Failures
-		eventually(t, 10*time.Second, "more probes have failed", func() bool { return l.Stats().Failures >= failures+3 })
+		eventually(t, "more probes have failed", func() bool { return l.Stats().Failures >= failures+3 })
 		if n := strings.Count(log.String(), "level=ERROR"); n != 1 {
 			t.Errorf("%d lines:\n%s", n, log.String())
 		}

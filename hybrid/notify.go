@@ -4,10 +4,10 @@ import (
 	"context"
 	"log/slog"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/escape"
-	"github.com/hybridlimit/hybridlimit/internal/reconcile"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
 
@@ -25,12 +25,17 @@ type notifier struct {
 	states   chan State
 	events   chan Event
 	done     chan struct{}
-	last     State // the latest that was passed on; owned by changed
+	last     State                 // the latest that was passed on; owned by changed
+	now      atomic.Pointer[State] // the latest of all
 
-	// Owned by run.
-	lines  [kinds]throttle
-	outage outage
-	late   *State // the state that is to be logged as soon as the throttle allows; nil: none
+	// Owned by run. Times are on the timer clock.
+	lines     [kinds]throttle
+	reminders [kinds]reminder
+	outage    outage
+	logged    Mode          // of the latest line about the state
+	late      *State        // the state that is to be logged when notBefore has passed and the throttle allows; nil: none
+	notBefore time.Duration // when an outage is no longer brief
+	sumUpAt   time.Duration // when brief outages are summed up; 0: there are none
 }
 
 // The longest queues for a slow receiver. In a full queue the oldest entry is replaced.
@@ -39,22 +44,19 @@ const (
 	eventBacklog = 64
 )
 
-// Log lines of one kind: logBurst at once, then one every logEvery.
-const (
-	logBurst = 6
-	logEvery = 10 * time.Second
-)
-
 // newNotifier returns a notifier that does not run yet.
 func newNotifier(o Options, stats func() Stats, panics func()) *notifier {
-	return &notifier{log: o.Logger, fallback: o.Fallback, onState: o.OnStateChange, onEvent: o.OnEvent, stats: stats, panics: panics,
+	n := &notifier{log: o.Logger, fallback: o.Fallback, onState: o.OnStateChange, onEvent: o.OnEvent, stats: stats, panics: panics,
 		states: make(chan State, stateBacklog), events: make(chan Event, eventBacklog), done: make(chan struct{}),
-		last: State{Mode: Resyncing}}
+		last: State{Mode: Resyncing}, logged: Resyncing}
+	n.now.Store(&State{Mode: Resyncing})
+	return n
 }
 
 // changed is called for every new state. It passes the state on if the mode has changed, or if
 // the reason is another failure that only an operator can end.
 func (n *notifier) changed(s State) {
+	n.now.Store(&s)
 	if s.Mode == n.last.Mode && (s.Mode != Degraded || s.Reason == n.last.Reason || !needsOperator(s.Reason)) {
 		n.last.Nodes = s.Nodes
 		return
@@ -107,24 +109,58 @@ func (n *notifier) run() error {
 		case e := <-n.events:
 			n.deliverEvent(e)
 		case <-timer.C:
-			n.logState(*n.late)
+			n.logDue()
 		case <-n.done:
 			n.drain()
 			return nil
 		}
-		if timer.Stop(); n.late != nil {
-			timer.Reset(n.lines[kindState].wait(pace()))
+		timer.Reset(n.pause())
+	}
+}
+
+// pause returns how long until a line is due.
+func (n *notifier) pause() time.Duration {
+	now := pace()
+	wait := time.Duration(math.MaxInt64)
+	if n.late != nil {
+		wait = max(n.notBefore-now, n.lines[kindState].wait(now))
+	}
+	if n.sumUpAt != 0 {
+		wait = min(wait, n.sumUpAt-now)
+	}
+	for i := range n.reminders {
+		if at := n.reminders[i].at; at != 0 {
+			wait = min(wait, at-now)
+		}
+	}
+	return max(wait, 0)
+}
+
+// logDue writes the lines that are due.
+func (n *notifier) logDue() {
+	if n.late != nil {
+		n.logState(*n.late)
+	}
+	if n.sumUpAt != 0 && pace() >= n.sumUpAt {
+		n.sumUp()
+	}
+	for i := range n.reminders {
+		if at := n.reminders[i].at; at != 0 && pace() >= at {
+			n.remind(EventKind(i))
 		}
 	}
 }
 
-// drain passes on the events from before the limiter was closed.
+// drain passes on the events from before the limiter was closed, and sums up the latest brief outages.
 func (n *notifier) drain() {
 	for {
 		select {
 		case e := <-n.events:
 			n.deliverEvent(e)
 		default:
+			if n.sumUpAt != 0 {
+				n.sumUp()
+			}
 			return
 		}
 	}
@@ -139,33 +175,58 @@ func (n *notifier) deliverState(s State) {
 	}
 }
 
-// logState logs a state, or puts it off if there were too many lines.
+// logState logs a state, or puts it off: if there were too many lines, and until an outage is no longer
+// brief. Nothing is logged if the state is again that of the latest line.
 func (n *notifier) logState(s State) {
-	skipped, ok := n.lines[kindState].admit(pace())
-	if !ok {
-		n.late = &s
+	now := pace()
+	switch {
+	case s.Mode == Synced && n.logged == Synced: // the outage between was brief
+		if n.late = nil; n.outage.count > 0 && n.sumUpAt == 0 {
+			n.sumUpAt = now + sumUpEvery
+		}
+		return
+	case s.Mode == Synced, s.Mode == Degraded && needsOperator(s.Reason):
+		n.notBefore = 0
+	case s.Mode == Degraded && n.late == nil:
+		n.notBefore = now + brief
+	}
+	n.late = &s
+	if now < n.notBefore {
 		return
 	}
-	n.late = nil
-	level := slog.LevelInfo
-	switch {
-	case s.Mode == Degraded && needsOperator(s.Reason):
-		level = slog.LevelError
-	case s.Mode == Degraded:
-		level = slog.LevelWarn
+	skipped, ok := n.lines[kindState].admit(now)
+	if !ok {
+		return
 	}
-	attrs := append(why(s.Reason, s.Err), slog.Int("nodes", s.Nodes), slog.Int("shards_down", s.Down))
+	n.late, n.logged, n.reminders[kindState].at = nil, s.Mode, 0
 	if s.Mode == Degraded {
-		attrs = append(append(attrs, slog.String("fallback", n.fallback.String())), hint(s.Reason)...)
+		n.logOutage(s, nil, skipped)
+		return
 	}
 	var ended []slog.Attr
 	if s.Mode == Synced {
-		ended = n.outage.report()
+		ended, n.sumUpAt = n.outage.report(), 0
 	}
-	if n.log == nil && level < slog.LevelWarn && ended == nil {
-		return
+	if n.log != nil || ended != nil {
+		n.write(slog.LevelInfo, "rate limiter "+s.Mode.String(), append(about(s), ended...), skipped)
 	}
-	n.write(level, "rate limiter "+s.Mode.String(), append(attrs, ended...), skipped)
+}
+
+// logOutage logs that Redis is away, why, and how checks are decided meanwhile. It will be repeated.
+func (n *notifier) logOutage(s State, more []slog.Attr, skipped int) {
+	n.reminders[kindState].at = pace() + remindEvery
+	level := slog.LevelWarn
+	if needsOperator(s.Reason) {
+		level = slog.LevelError
+	}
+	attrs := append(about(s), slog.String("fallback", n.fallback.String()), slog.String("effect", n.fallback.advice(s.Nodes)))
+	attrs = append(append(attrs, hint(s.Reason)...), more...)
+	n.write(level, "rate limiter "+s.Mode.String(), attrs, skipped)
+}
+
+// about returns the attributes of each line about a state.
+func about(s State) []slog.Attr {
+	return append(why(s.Reason, s.Err), slog.Int("nodes", s.Nodes), slog.Int("shards_down", s.Down))
 }
 
 // deliverEvent gives an event to the logger and to the hook.
@@ -176,24 +237,32 @@ func (n *notifier) deliverEvent(e Event) {
 		skipped, ok = n.lines[e.Kind].admit(pace())
 	}
 	if ok {
-		err := e.Err
-		if e.Kind == EventQuarantined { // the error repeats the key
-			err = nil
-		}
-		attrs := why(e.Reason, err)
-		if e.Key != "" {
-			attrs = append(attrs, slog.String("key", escape.Quote(e.Key)))
-		}
-		level := slog.LevelWarn
-		if _, reason := redisstore.Classify(e.Err); e.Kind == EventDeaf && needsOperator(reason) {
-			level = slog.LevelError
-			attrs = append(attrs, hint(reason)...)
-		}
-		n.write(level, "rate limiter: "+e.Kind.String(), attrs, skipped)
+		n.logEvent(e, skipped)
 	}
 	if n.onEvent != nil {
 		n.guarded(func() { n.onEvent(e) })
 	}
+}
+
+// logEvent logs an event. That of a kind that lasts will be repeated.
+func (n *notifier) logEvent(e Event, skipped int) {
+	if e.Kind == EventDeaf || e.Kind == EventMismatch {
+		n.reminders[e.Kind] = reminder{pace() + remindEvery, e}
+	}
+	err := e.Err
+	if e.Kind == EventQuarantined { // the error repeats the key
+		err = nil
+	}
+	attrs := why(e.Reason, err)
+	if e.Key != "" {
+		attrs = append(attrs, slog.String("key", escape.Quote(e.Key)))
+	}
+	level := slog.LevelWarn
+	if _, reason := redisstore.Classify(e.Err); e.Kind == EventDeaf && needsOperator(reason) {
+		level = slog.LevelError
+		attrs = append(attrs, hint(reason)...)
+	}
+	n.write(level, "rate limiter: "+e.Kind.String(), attrs, skipped)
 }
 
 // why returns the attributes that say why something has happened, without empty ones.
@@ -202,7 +271,7 @@ func why(reason string, err error) (attrs []slog.Attr) {
 		attrs = append(attrs, slog.String("reason", reason))
 	}
 	if err != nil {
-		attrs = append(attrs, slog.String("err", reconcile.TextOf(err)))
+		attrs = append(attrs, slog.String("err", redisstore.Text(err)))
 	}
 	return attrs
 }
@@ -252,62 +321,4 @@ func (n *notifier) guarded(f func()) {
 		}
 	}()
 	f()
-}
-
-// throttle lets logBurst lines through at once, and then one each logEvery.
-type throttle struct {
-	full    time.Duration // when a whole burst is admitted again, on the timer clock
-	skipped int
-}
-
-// admit reports whether a line may be logged, and how many were skipped since the last one.
-func (t *throttle) admit(now time.Duration) (skipped int, ok bool) {
-	if t.wait(now) > 0 {
-		t.skipped++
-		return 0, false
-	}
-	skipped, t.skipped = t.skipped, 0
-	t.full = max(t.full, now) + logEvery
-	return skipped, true
-}
-
-// wait returns how long until a line may be logged.
-func (t *throttle) wait(now time.Duration) time.Duration { return t.full - now - (logBurst-1)*logEvery }
-
-// outage adds up the outages since the latest log line about one.
-type outage struct {
-	since  time.Time // start of the present outage; zero: there is none
-	before Stats     // at that start
-	count  int       // outages that have ended
-	sum    time.Duration
-	stats  Stats // what has happened in them: only the sums of units
-}
-
-// note applies a change of state.
-func (o *outage) note(s State, stats func() Stats) {
-	switch {
-	case s.Mode == Degraded && o.since.IsZero():
-		o.since, o.before = s.Since, stats()
-	case s.Mode == Synced && !o.since.IsZero():
-		is := stats()
-		o.count++
-		o.sum += s.Since.Sub(o.since)
-		o.stats.AdmittedUnits += is.AdmittedUnits - o.before.AdmittedUnits
-		o.stats.AckedUnits += is.AckedUnits - o.before.AckedUnits
-		o.stats.ForgivenUnits += is.ForgivenUnits - o.before.ForgivenUnits
-		o.stats.ExpiredUnits += is.ExpiredUnits - o.before.ExpiredUnits
-		o.since = time.Time{}
-	}
-}
-
-// report returns what a log line says about the outages that have ended, and resets the sums.
-func (o *outage) report() []slog.Attr {
-	if o.count == 0 {
-		return nil
-	}
-	attrs := []slog.Attr{slog.Float64("outage_seconds", o.sum.Seconds()), slog.Int("outages", o.count), slog.Int64("admitted", o.stats.AdmittedUnits),
-		slog.Int64("reported", o.stats.AckedUnits), slog.Int64("expired", o.stats.ExpiredUnits),
-		slog.Int64("forgiven", o.stats.ForgivenUnits)}
-	*o = outage{since: o.since, before: o.before}
-	return attrs
 }

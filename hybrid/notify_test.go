@@ -43,7 +43,9 @@ func TestDeafForWantOfAPermission(t *testing.T) {
 
 // What Redis answers to a client without a password says nothing to an operator: the line says what to
 // do. A failure that ends by itself has no such hint.
-func TestHintForOperators(t *testing.T) {
+func TestHintForOperators(t *testing.T) { synctest.Test(t, testHints) }
+
+func testHints(t *testing.T) {
 	for err, want := range map[refusal]string{
 		"ERR Protocol error: unauthenticated multibulk length": `hint="Redis refuses this program: it wants a password (Password in the client's options, or redis://:password@host:6379)"`,
 		"WRONGPASS x": `hint="Redis refuses this program: it does not know this user or password"`,
@@ -54,6 +56,11 @@ func TestHintForOperators(t *testing.T) {
 		n := newNotifier(Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func() Stats { return Stats{} }, func() {})
 		_, reason := redisstore.Classify(err)
 		n.deliverState(State{Mode: Degraded, Reason: reason, Err: err})
+		if logged := log.Len() > 0; logged != (want != "") {
+			t.Errorf("%s: %t that it is logged at once", err, logged)
+		}
+		time.Sleep(brief)
+		n.logDue()
 		if text := log.String(); !strings.Contains(text, want) || strings.Contains(text, "hint=") != (want != "") || !strings.Contains(text, "fallback=") {
 			t.Errorf("%s: %s, want %s", err, text, want)
 		}
@@ -85,6 +92,7 @@ func TestLineThatWasPutOffIsOvertaken(t *testing.T) {
 			for range logBurst + 1 {
 				hook <- struct{}{}
 				change()
+				time.Sleep(brief) // an outage is logged only then
 				synctest.Wait()
 			}
 			change() // its hook does not return before the line is due, and there is another change
@@ -105,7 +113,9 @@ func TestLineThatWasPutOffIsOvertaken(t *testing.T) {
 
 // Without a logger the default one of slog gets what somebody has to know: warnings, errors and the
 // end of an outage, and not that all is well. It may be set after the limiter was made.
-func TestDefaultLogger(t *testing.T) {
+func TestDefaultLogger(t *testing.T) { synctest.Test(t, testDefaultLogger) }
+
+func testDefaultLogger(t *testing.T) {
 	n := newNotifier(Options{Fallback: FullLimit}, func() Stats { return Stats{} }, func() {})
 	var log bytes.Buffer
 	before := slog.Default()
@@ -117,7 +127,7 @@ func TestDefaultLogger(t *testing.T) {
 		want string
 	}{
 		{func() { n.deliverState(at(Synced, "")) }, ""},
-		{func() { n.deliverState(at(Degraded, "timeout")) }, "level=WARN msg=\"rate limiter degraded\" reason=timeout nodes=0 shards_down=0 fallback=full-limit\n"},
+		{func() { n.deliverState(at(Degraded, "timeout")) }, "level=WARN msg=\"rate limiter degraded\" reason=timeout nodes=0 shards_down=0 fallback=full-limit effect=\"this node admits the whole limit by itself\"\n"},
 		{func() { n.deliverState(at(Resyncing, "")) }, ""},
 		{func() { n.deliverState(at(Synced, "")) }, "level=INFO msg=\"rate limiter synced\" nodes=0 shards_down=0 outage_seconds=0"},
 		{func() { n.deliverState(at(Degraded, "noauth")) }, "level=ERROR"},
@@ -126,6 +136,8 @@ func TestDefaultLogger(t *testing.T) {
 	} {
 		log.Reset()
 		c.do()
+		time.Sleep(brief)
+		n.logDue()
 		if text := log.String(); (c.want == "") != (text == "") || !bytes.Contains(log.Bytes(), []byte(c.want)) {
 			t.Errorf("%q, want %q", text, c.want)
 		}

@@ -20,6 +20,11 @@ type Options struct {
 	// MaxKeys is how many keys are held in memory. There is room for a quarter more, and for
 	// at least 4,096 more. Default 65,536; at most 1<<26.
 	MaxKeys int
+	// MaxRemembered is of how many keys that had to leave memory the limiter remembers what they have
+	// used, as long as it counts: 16 bytes for each, allocated as they come. Above that, keys that have
+	// used the smallest share of their limit are forgotten first. Default 32 times MaxKeys; at most
+	// 1<<30.
+	MaxRemembered int
 	// SyncInterval is the time between two collections of reports. The state of a key that is
 	// used for the first time, or again after MaxLag, is fetched with the next collection, and so
 	// is that of a key of which a notice says that it has room again. No notice is published of a
@@ -36,10 +41,11 @@ type Options struct {
 	MaxLag time.Duration
 	// CommandTimeout is how long a call of Redis may take. A server that is far away has longer:
 	// five times the shortest answer of the last seconds, because a call may have to make a
-	// connection. A server that has not answered yet, or not for several calls, has twice as
-	// long each time, and so has a report that got no answer twice. The most is eight times
-	// CommandTimeout, also for [Limiter.Set] and [Limiter.Reset]. Default 250 ms, which is right
-	// for a Redis 0.1 to 150 ms away; 1 ms to 1 min.
+	// connection. A server that has not answered for several calls has twice as long each time,
+	// and so has a report that got no answer twice. The most is eight times CommandTimeout, also
+	// for [Limiter.Set] and [Limiter.Reset]. A server that has not answered yet has ten times
+	// CommandTimeout for its first answer: until then the limiter is [Resyncing], and after that
+	// [Degraded]. Default 250 ms, which is right for a Redis 0.1 to 150 ms away; 1 ms to 1 min.
 	CommandTimeout time.Duration
 	// Shards is the number of groups that keys are divided into. A script call carries keys of
 	// one group, and a Cluster keeps each group on one of its masters. All processes that share
@@ -106,6 +112,8 @@ type Options struct {
 	// Info, Warn or, for what only an operator can end, Error. Of one kind there are 6 lines at
 	// once, and then one every 10 s that says how many were skipped. The line at the end of an
 	// outage says how long it was, and how many of its units were reported, expired or forgiven.
+	// Outages of less than a second that end by themselves share one line a minute. While an
+	// outage, [EventDeaf] or [EventMismatch] lasts, its line is repeated every 5 minutes.
 	// Its handler may use the limiter but not close it.
 	//
 	// Default: [slog.Default] when the line is written, for levels Warn and Error and for the
@@ -171,6 +179,7 @@ func (o Options) validate() error {
 	between("MaxBatch", o.MaxBatch, 0, redisstore.MaxOps)
 	between("ExpectedNodes", o.ExpectedNodes, 0, 100_000)
 	between("MaxKeys", o.MaxKeys, 0, table.MaxMaxKeys)
+	between("MaxRemembered", o.MaxRemembered, 0, table.MaxMaxRemembered)
 	if o.Fallback > FailClosed {
 		errs = append(errs, fmt.Errorf("hybrid: Fallback %d: unknown", o.Fallback))
 	}
@@ -217,4 +226,25 @@ func (f Fallback) String() string {
 		return fallbackNames[f]
 	}
 	return fmt.Sprintf("fallback(%d)", uint8(f))
+}
+
+// effect says what a node admits by f if it knows of so many live nodes.
+func (f Fallback) effect(nodes int) string {
+	switch {
+	case f == FailOpen:
+		return "every check passes that is not larger than the limit"
+	case f == FailClosed:
+		return "every check is refused"
+	case f == FairShare && nodes > 1:
+		return fmt.Sprintf("this node admits 1/%d of the limit by itself", nodes)
+	}
+	return "this node admits the whole limit by itself"
+}
+
+// advice is effect with what may be wrong with it.
+func (f Fallback) advice(nodes int) string {
+	if f == FairShare && nodes <= 1 {
+		return f.effect(nodes) + ", because it knows of no other: see ExpectedNodes"
+	}
+	return f.effect(nodes)
 }

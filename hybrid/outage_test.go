@@ -53,7 +53,8 @@ func TestRefusedAtStart(t *testing.T) {
 	})
 }
 
-// Faults 2, 65: the fallback begins after the second failure; ten minutes are one warning.
+// Faults 2, 65: the fallback begins after the second failure; ten minutes are one warning and two that
+// repeat it.
 func TestRefusedMidRun(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		var log logbook
@@ -77,12 +78,12 @@ func TestRefusedMidRun(t *testing.T) {
 		wantMode(t, n.Limiter, hybrid.Degraded)
 		// Alone it keeps the whole limit: 21 used.
 		wantAdmitted(t, n.Limiter, "k", hundred, 200, 79)
-		// Ten minutes of outage under load: one line, no growth.
+		// Ten minutes of outage under load: a line every five minutes, no growth.
 		for range 600 {
 			time.Sleep(time.Second)
 			n.Allow("k", hundred)
 		}
-		if warn, all := log.count(slog.LevelWarn); warn != 1 || all > 3 {
+		if warn, all := log.count(slog.LevelWarn); warn != 3 || all > 4 || strings.Count(log.text(), "checks=") != 2 {
 			t.Errorf("after 10 min of outage:\n%s", log.text())
 		}
 		n.net.up()
@@ -90,7 +91,7 @@ func TestRefusedMidRun(t *testing.T) {
 		wantMode(t, n.Limiter, hybrid.Synced)
 		w.wantTotal("k", hundred, 100)
 		conserved(t, n.Limiter, true)
-		if warn, _ := log.count(slog.LevelWarn); warn != 1 { // it hears notices again as soon as it reports again
+		if warn, _ := log.count(slog.LevelWarn); warn != 3 { // it hears notices again as soon as it reports again
 			t.Errorf("log:\n%s", log.text())
 		}
 	})

@@ -37,7 +37,7 @@ func clocked(t *testing.T, size int) (nodes []*hybrid.Limiter, look *redis.Clien
 		rdb.AddHook(redistest.NewFront(setClock))
 		nodes = append(nodes, newLimiter(t, rdb, quick))
 	}
-	eventually(t, 10*time.Second, "all nodes know each other", func() bool {
+	eventually(t, "all nodes know each other", func() bool {
 		return nodes[0].State().Nodes == size && nodes[size-1].State().Nodes == size
 	})
 	look = dial(t, srv.Addr())
@@ -48,7 +48,7 @@ func clocked(t *testing.T, size int) (nodes []*hybrid.Limiter, look *redis.Clien
 		}
 		for _, l := range nodes { // all nodes see it: the second answer from now was asked for after this
 			was := l.Stats().Heartbeats
-			eventually(t, 30*time.Second, "two heartbeats", func() bool { return l.Stats().Heartbeats >= was+2 })
+			eventually(t, "two heartbeats", func() bool { return l.Stats().Heartbeats >= was+2 })
 		}
 	}
 }

@@ -33,7 +33,7 @@ func TestRealCloseWhileRedisStops(t *testing.T) {
 			stop := 400 * time.Millisecond
 			wantAdmitted(t, l, "k", hundred, 40, 40)
 			if known {
-				eventually(t, 5*time.Second, "degraded", allModes([]*hybrid.Limiter{l}, hybrid.Degraded))
+				eventually(t, "degraded", allModes([]*hybrid.Limiter{l}, hybrid.Degraded))
 			}
 			thawed := make(chan error, 1)
 			time.AfterFunc(stop, func() { thawed <- srv.Thaw() })
@@ -67,23 +67,23 @@ func TestRealCloseWhileRedisStaysAway(t *testing.T) {
 	idle, busy := realNode(t, srv.Addr(), hybrid.Options{}), realNode(t, srv.Addr(), hybrid.Options{})
 	srv.Kill()
 	nodes := []*hybrid.Limiter{idle, busy}
-	eventually(t, 5*time.Second, "degraded", allModes(nodes, hybrid.Degraded))
+	eventually(t, "degraded", allModes(nodes, hybrid.Degraded))
 	wantAdmitted(t, busy, "k", hundred, 5, 5)
 	for _, l := range nodes {
-		const patience = 1500 * time.Millisecond
-		ctx, cancel := context.WithTimeout(bg, patience)
+		const most = 1500 * time.Millisecond
+		ctx, cancel := context.WithTimeout(bg, most)
 		begun := time.Now()
 		err := l.Shutdown(ctx)
 		took := time.Since(begun)
 		cancel()
 		var unavailable *hybrid.UnavailableError
-		if !errors.As(err, &unavailable) || l == busy != strings.Contains(err.Error(), "5 admitted units") {
-			t.Errorf("%v: want an UnavailableError, and what is lost", err)
+		if l == idle && err != nil || l == busy && (!errors.As(err, &unavailable) || !strings.Contains(err.Error(), "5 admitted units")) {
+			t.Errorf("%v: want an UnavailableError and what is lost, or none if nothing is", err)
 		}
-		if l == busy && took < patience || took > patience+time.Second {
+		if l == busy && took < most || took > most+3*time.Second {
 			t.Errorf("it took %v", took)
 		}
-		if l == idle && took > patience/2 {
+		if l == idle && took > most/2 {
 			t.Errorf("with nothing to report it took %v", took)
 		}
 	}
@@ -112,7 +112,7 @@ func TestRealCloseWhileTheDialerHangs(t *testing.T) {
 	if _, err := srv.Do("CLIENT", "KILL", "TYPE", "pubsub"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, patience, "the node does not listen", func() bool { return len(subscribers(t, srv)) == 0 })
+	eventually(t, "the node does not listen", func() bool { return len(subscribers(t, srv)) == 0 })
 	ended := make(chan error, 1)
 	go func() {
 		ctx, cancel := context.WithTimeout(bg, 500*time.Millisecond)

@@ -28,7 +28,7 @@ func TestRealCutOffForLong(t *testing.T) {
 			nodes := realFleet(t, srv.Addr(), size-1, o)
 			unavailable := realNode(t, p.Addr(), o)
 			nodes = append(nodes, unavailable)
-			eventually(t, 10*time.Second, "all know each other", func() bool { return nodes[0].State().Nodes == size && unavailable.State().Nodes == size })
+			eventually(t, "all know each other", func() bool { return nodes[0].State().Nodes == size && unavailable.State().Nodes == size })
 			tick := time.NewTicker(2 * time.Millisecond)
 			defer tick.Stop()
 			const step = 20 * time.Millisecond // what this process did not ask for longer does not count
@@ -97,7 +97,7 @@ func TestRealDebtOfCenturies(t *testing.T) {
 				l := realNode(t, p.Addr(), o)
 				p.Refuse(true)
 				p.Cut()
-				eventually(t, 10*time.Second, "degraded", func() bool { return l.State().Mode == hybrid.Degraded })
+				eventually(t, "degraded", func() bool { return l.State().Mode == hybrid.Degraded })
 				for range tc.takes {
 					if !l.Take("k", tc.rule, tc.rule.Limit()).Allowed || !l.Allow("k", tc.rule) {
 						t.Fatal("refused")

@@ -28,7 +28,7 @@ func TestRealExactCluster(t *testing.T) {
 	rdb := redis.NewClusterClient(hybrid.RedisClusterOptions(k.Addrs()...))
 	t.Cleanup(func() { rdb.Close() })
 	l := newLimiter(t, rdb, hybrid.Options{CommandTimeout: time.Second}) // a pipeline has four of them
-	eventually(t, patience, "synced", func() bool { return l.State().Mode == hybrid.Synced })
+	eventually(t, "synced", func() bool { return l.State().Mode == hybrid.Synced })
 	rule, ctx := limit.Must(limit.FixedWindow("exact", 1_000_000, time.Hour)), t.Context()
 	var healthy, silent []string
 	for i := range 10 {
@@ -71,7 +71,7 @@ func TestRealExactCluster(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, patience, "the outage is noticed", over.Load)
+	eventually(t, "the outage is noticed", over.Load)
 	over.Store(true)
 	all.Wait()
 	conserved(t, l, false)

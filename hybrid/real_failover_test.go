@@ -36,6 +36,7 @@ func promoted(s *redistest.Server) func() bool {
 //
 // Fault 15: a fail-over by Sentinels after kill -9.
 // Fault 21: the promoted replica has no script in its cache.
+// Fault 120: Sentinels of other versions.
 func TestRealMasterKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a fail-over")
@@ -45,7 +46,7 @@ func TestRealMasterKilled(t *testing.T) {
 	c := newCrew(t, hybrid.Options{}, failoverClients(r.SentinelAddrs(), 3)...)
 	before := c.exhaust(dial(t, r.Master.Addr()), "exhausted")
 	c.load(names("shared-", 10)...)
-	eventually(t, patience, "load", func() bool { return c.all.sum() > 500 })
+	eventually(t, "load", func() bool { return c.all.sum() > 500 })
 	if err := redistest.AwaitReplication(r.Master, r.Replica); err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +112,7 @@ func TestRealMasterFrozen(t *testing.T) {
 	straggler := c.join(hybrid.Options{MaxBackoff: 500 * time.Millisecond}, redis.NewClient(clientOptions(p.Addr())))
 	c.meet()
 	c.load(names("shared-", 10)...)
-	eventually(t, patience, "load", func() bool { return c.all.sum() > 500 })
+	eventually(t, "load", func() bool { return c.all.sum() > 500 })
 	for _, s := range []*redistest.Server{r.Master, r.Sentinels[0]} {
 		s.FreezeOrSkip(t)
 	}
@@ -138,7 +139,7 @@ func TestRealMasterFrozen(t *testing.T) {
 	c.diary.note("thawed and demoted")
 	c.refused(straggler)
 	p.SetTarget(r.Replica.Addr()) // its connections stay, until one is refused
-	eventually(t, patience, "every node synced", allModes(c.nodes, hybrid.Synced))
+	eventually(t, "every node synced", allModes(c.nodes, hybrid.Synced))
 	c.halt()
 	c.flush()
 	admin := dial(t, r.Replica.Addr())
@@ -150,9 +151,9 @@ func TestRealMasterFrozen(t *testing.T) {
 func (c *crew) refused(l *hybrid.Limiter) {
 	c.t.Helper()
 	readonly := func() bool { s := l.State(); return s.Mode == hybrid.Degraded && s.Reason == "readonly" }
-	eventually(c.t, patience, "refused by the replica", readonly)
+	eventually(c.t, "refused by the replica", readonly)
 	before := l.Stats()
-	eventually(c.t, patience, "some probes more", func() bool { return l.Stats().Heartbeats > before.Heartbeats+1 })
+	eventually(c.t, "some probes more", func() bool { return l.Stats().Heartbeats > before.Heartbeats+1 })
 	after := l.Stats()
 	if !readonly() || after.AckedUnits != before.AckedUnits || after.PendingUnits <= before.PendingUnits || after.StateChanges != before.StateChanges {
 		c.t.Errorf("a replica was taken for a master: %v, %+v, before %+v", l.State(), after, before)
@@ -181,7 +182,7 @@ func TestRealWritesLostByFailover(t *testing.T) {
 	c := newCrew(t, hybrid.Options{}, failoverClients(r.SentinelAddrs(), 3)...)
 	master, replica := dial(t, r.Master.Addr()), dial(t, r.Replica.Addr())
 	c.load("contended")
-	eventually(t, patience, "load", func() bool { return c.all.sum() > 300 })
+	eventually(t, "load", func() bool { return c.all.sum() > 300 })
 	if err := r.CutReplication(); err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +199,7 @@ func TestRealWritesLostByFailover(t *testing.T) {
 	}
 	contended := totalIn(t, master, counterKey(longWindow, "contended"))
 	c.flush() // now every node has seen as much
-	eventually(t, patience, "hundreds of units more, acknowledged", func() bool { return ledgerSum(t, master) > known+700 })
+	eventually(t, "hundreds of units more, acknowledged", func() bool { return ledgerSum(t, master) > known+700 })
 	r.Master.Kill()
 	c.diary.note("killed")
 	c.degraded()
@@ -246,16 +247,16 @@ func TestRealPlannedFailover(t *testing.T) {
 	c := newCrew(t, hybrid.Options{}, failoverClients(r.SentinelAddrs(), 3)...)
 	exhausted := c.exhaust(dial(t, r.Master.Addr()), "exhausted")
 	c.load()
-	eventually(t, patience, "load", func() bool { return c.all.sum() > 500 })
+	eventually(t, "load", func() bool { return c.all.sum() > 500 })
 	if err := r.FailOver(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, patience, "promoted", promoted(r.Replica))
+	eventually(t, "promoted", promoted(r.Replica))
 	c.diary.note("promoted")
 	replica, before := dial(t, r.Replica.Addr()), c.sums().AckedUnits
 	own := func(i int) string { return counterKey(longWindow, ownKey(i, 0)) }
 	begun := []int64{totalIn(t, replica, own(0)), totalIn(t, replica, own(1)), totalIn(t, replica, own(2))}
-	eventually(t, promise, "every node reports to the new master", func() bool {
+	within(t, promise, "every node reports to the new master", func() bool {
 		for i := range c.nodes {
 			if totalIn(t, replica, own(i)) == begun[i] {
 				return false

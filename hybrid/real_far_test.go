@@ -37,7 +37,7 @@ func newFarNodes(t *testing.T, trip, jitter time.Duration, idle int) *farNodes {
 	}
 	for i, l := range f.nodes {
 		// Wanted are 3 s, see TestRealFarAwayIsReached.
-		eventually(t, 6*time.Second, "both know each other", func() bool {
+		eventually(t, "both know each other", func() bool {
 			modes := f.logs[i].modes() // they are logged a moment later
 			return l.State().Mode == hybrid.Synced && l.State().Nodes == 2 && len(modes) > 0 && modes[len(modes)-1] == hybrid.Synced
 		})
@@ -135,8 +135,7 @@ func TestRealDistanceChanges(t *testing.T) {
 	}
 	f.wire.Hang(true)
 	f.nodes[0].Allow("one more", longWindow)
-	// Two deadlines, and what a busy machine takes: see the simulator.
-	eventually(t, 500*time.Millisecond+2*time.Second, "the server hangs", func() bool { return f.nodes[0].State().Mode == hybrid.Degraded })
+	eventually(t, "the server hangs", func() bool { return f.nodes[0].State().Mode == hybrid.Degraded })
 	f.wire.Hang(false)
-	eventually(t, 10*time.Second, "it goes on", func() bool { return f.nodes[0].State().Mode == hybrid.Synced })
+	eventually(t, "it goes on", func() bool { return f.nodes[0].State().Mode == hybrid.Synced })
 }

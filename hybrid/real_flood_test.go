@@ -67,7 +67,7 @@ func TestRealFloodOfNewKeys(t *testing.T) {
 		rdb.AddHook(&exchange)
 		l := newLimiter(t, rdb, hybrid.Options{OnStateChange: seen.add})
 		all = append(all, seen)
-		eventually(t, 10*time.Second, "synced with all", func() bool { return l.State().Nodes == i+1 })
+		eventually(t, "synced with all", func() bool { return l.State().Nodes == i+1 })
 		load.Go(func() {
 			tick := time.NewTicker(time.Millisecond)
 			defer tick.Stop()

@@ -22,7 +22,7 @@ var generationRules = []*limit.Rule{
 // wantUsed waits until Redis counts so many units of a key, and some nodes know it.
 func wantUsed(t testing.TB, rdb redis.UniversalClient, key string, rule *limit.Rule, want int64, nodes ...*hybrid.Limiter) {
 	t.Helper()
-	eventually(t, 10*time.Second, fmt.Sprintf("%v: %d used", rule, want), func() bool {
+	eventually(t, fmt.Sprintf("%v: %d used", rule, want), func() bool {
 		for _, l := range nodes {
 			if l.Peek(key, rule).Remaining != rule.Limit()-want {
 				_ = l.Preload(bg, []string{key}, rule) // asks if the view is old
@@ -64,7 +64,7 @@ func TestRealResetReturnsAfterALoss(t *testing.T) {
 			flush(t, b)
 			wantUsed(t, admin, "k", rule, 90)
 			p.Refuse(false)
-			eventually(t, 10*time.Second, "the loss is noticed", func() bool { return a.Stats().Losses > 0 })
+			eventually(t, "the loss is noticed", func() bool { return a.Stats().Losses > 0 })
 			settled(t, a)
 			wantUsed(t, admin, "k", rule, 90, a, b)
 			if got := admitted(b, "k", rule, 100); got != 10 {
@@ -96,7 +96,7 @@ func TestRealResetOfAForeignKey(t *testing.T) {
 			flush(t, a)
 			flushAll(t, admin)
 			p.Refuse(false)
-			eventually(t, 10*time.Second, "both have noticed", func() bool { return a.Stats().Losses > 0 && b.Stats().Losses > 0 })
+			eventually(t, "both have noticed", func() bool { return a.Stats().Losses > 0 && b.Stats().Losses > 0 })
 			settled(t, a)
 			settled(t, b)
 			wantUsed(t, admin, "k", rule, 0, a, b)
@@ -180,7 +180,7 @@ func TestRealSetIsLost(t *testing.T) {
 					t.Fatal(err)
 				}
 				lose(t, srv, l)
-				eventually(t, 10*time.Second, "told again", func() bool {
+				eventually(t, "told again", func() bool {
 					_ = l.Flush(bg) // fails while Redis is away
 					return usedIn(t, dial(t, srv.Addr()), "k", rule) == 80
 				})

@@ -49,7 +49,7 @@ func TestRealGarbageNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	failed, begun := nodes[0].Stats().Failures, time.Now()
-	eventually(t, 20*time.Second, "ten heartbeats have failed", func() bool {
+	eventually(t, "ten heartbeats have failed", func() bool {
 		take(rand.IntN(20))
 		return nodes[0].Stats().Failures >= failed+10
 	})
@@ -67,7 +67,7 @@ func TestRealGarbageNodes(t *testing.T) {
 	}
 	all.matchIn(t, admin, o.Shards)
 	admin.Del(bg, ks.NodesKey())
-	eventually(t, 10*time.Second, "both nodes are in the list again", func() bool { return admin.ZCard(bg, ks.NodesKey()).Val() == 2 })
+	eventually(t, "both nodes are in the list again", func() bool { return admin.ZCard(bg, ks.NodesKey()).Val() == 2 })
 	everyKeyExpires(t, admin)
 }
 
@@ -93,7 +93,7 @@ func TestRealKeyEvicted(t *testing.T) {
 		wantAdmitted(t, nodes[0], "k", rule, 20, 10)
 	}
 	flush(t, nodes[0])
-	eventually(t, 5*time.Second, "the other node knows", func() bool {
+	eventually(t, "the other node knows", func() bool {
 		ok := true
 		for _, rule := range rules {
 			ok = ok && nodes[1].Take("k", rule, 11).Source == limit.SourceSynced && nodes[1].Peek("k", rule).Remaining == 0
@@ -111,14 +111,14 @@ func TestRealKeyEvicted(t *testing.T) {
 		if n := admin.Unlink(bg, gone...).Val(); n != int64(len(gone)) || n == 0 {
 			t.Fatalf("%d of %d %s were there", n, len(gone), what)
 		}
-		eventually(t, 10*time.Second, what+" are missed", func() bool {
+		eventually(t, what+" are missed", func() bool {
 			ask()
 			if what == "ledgers" {
 				return nodes[0].Stats().Losses > losses
 			}
 			return nodes[0].Stats().RolledBackKeys+nodes[1].Stats().RolledBackKeys >= rolledBack+2
 		})
-		eventually(t, 10*time.Second, what+" are restored", func() bool {
+		eventually(t, what+" are restored", func() bool {
 			ask()
 			return totalIn(t, admin, counterKey(longTen, "k")) == 10 && usedIn(t, admin, "k", longFunnel) == 10 &&
 				nodes[0].State().Mode == hybrid.Synced
@@ -156,7 +156,7 @@ func TestRealTTLsComeBack(t *testing.T) {
 		}
 	}
 	take()
-	eventually(t, 5*time.Second, "every key has a TTL again", func() bool {
+	eventually(t, "every key has a TTL again", func() bool {
 		for _, k := range keys {
 			if admin.PTTL(bg, k).Val() <= 0 {
 				return false
@@ -254,7 +254,7 @@ func TestRealRandomKeys(t *testing.T) {
 	if s := l.Stats(); s.LiveCounters > 10_000 || keys > 30_000 || s.Failures > s.Batches/10 {
 		t.Errorf("%d keys in Redis: %+v", keys, s)
 	}
-	eventually(t, 20*time.Second, "only ledgers and the nodes are left", func() bool { return admin.DBSize(bg).Val() <= 65 })
+	eventually(t, "only ledgers and the nodes are left", func() bool { return admin.DBSize(bg).Val() <= 65 })
 	conserved(t, l, false)
 }
 
@@ -291,7 +291,7 @@ func TestRealManyKeys(t *testing.T) {
 	rdb := dial(t, srv.Addr())
 	rdb.AddHook(watch)
 	l := newLimiter(t, rdb, hybrid.Options{Shards: 4, CommandTimeout: 5 * time.Second, MaxBatch: most})
-	eventually(t, 5*time.Second, "synced", func() bool { return l.State().Mode == hybrid.Synced })
+	eventually(t, "synced", func() bool { return l.State().Mode == hybrid.Synced })
 	for i := range keys {
 		l.AllowN(fmt.Sprint("key", i), longWindow, 2)
 	}
@@ -308,7 +308,7 @@ func TestRealManyKeys(t *testing.T) {
 	if err := admin.FlushAll(bg).Err(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 20*time.Second, "all of them restored", func() bool { return count() == keys })
+	eventually(t, "all of them restored", func() bool { return count() == keys })
 	if got := <-watch.ops; got != most {
 		t.Errorf("at most %d keys in one call, want %d", got, most)
 	}

@@ -3,7 +3,6 @@ package hybrid_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
@@ -27,7 +26,7 @@ func TestRealOtherShards(t *testing.T) {
 	for i, what := range []string{"with 8 shards", "with 1 shards"} {
 		l := nodes[i]
 		// The figure is counted before the state is published and the event is passed on.
-		eventually(t, 10*time.Second, "the other is noticed", func() bool {
+		eventually(t, "the other is noticed", func() bool {
 			return l.Stats().Mismatches == 1 && l.State().Reason != "" && len(seen[i].of(hybrid.EventMismatch)) > 0
 		})
 		s := l.State()
@@ -51,6 +50,6 @@ func TestRealOtherShards(t *testing.T) {
 	if err := nodes[1].Shutdown(bg); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 10*time.Second, "the other has gone", func() bool { return nodes[0].Stats().Mismatches == 0 && nodes[0].State().Reason == "" })
+	eventually(t, "the other has gone", func() bool { return nodes[0].Stats().Mismatches == 0 && nodes[0].State().Reason == "" })
 	everyKeyExpires(t, dial(t, srv.Addr()))
 }

@@ -48,7 +48,7 @@ func TestRealFleetStartsWithoutRedis(t *testing.T) {
 				total += admitted(l, "k", hundred, 200) // before it knows that Redis is away
 				nodes = append(nodes, l)
 			}
-			eventually(t, 5*time.Second, "degraded", allModes(nodes, hybrid.Degraded))
+			eventually(t, "degraded", allModes(nodes, hybrid.Degraded))
 			for _, l := range nodes {
 				total += admitted(l, "k", hundred, 200)
 			}
@@ -56,7 +56,7 @@ func TestRealFleetStartsWithoutRedis(t *testing.T) {
 				t.Errorf("the fleet has admitted %d of 100", total)
 			}
 			fault(p, false)
-			eventually(t, 10*time.Second, "synced", allModes(nodes, hybrid.Synced))
+			eventually(t, "synced", allModes(nodes, hybrid.Synced))
 			if got := totalIn(t, dial(t, srv.Addr()), counterKey(hundred, "k")); got != int64(total) {
 				t.Errorf("Redis counts %d, admitted were %d", got, total)
 			}
@@ -81,7 +81,7 @@ func TestRealProcessesReplacedWithoutRedis(t *testing.T) {
 	o := hybrid.Options{ExpectedNodes: size, MaxBackoff: 500 * time.Millisecond}
 	nodes := realFleet(t, p.Addr(), size, o)
 	p.Refuse(true)
-	eventually(t, 5*time.Second, "degraded", allModes(nodes, hybrid.Degraded))
+	eventually(t, "degraded", allModes(nodes, hybrid.Degraded))
 	total := 0
 	for _, l := range nodes {
 		total += admitted(l, "k", hundred, 200)
@@ -95,7 +95,7 @@ func TestRealProcessesReplacedWithoutRedis(t *testing.T) {
 		_ = old.Shutdown(over)
 		l := newLimiter(t, dial(t, p.Addr()), o)
 		total += admitted(l, "k", hundred, 200)
-		eventually(t, 5*time.Second, "degraded", allModes([]*hybrid.Limiter{l}, hybrid.Degraded))
+		eventually(t, "degraded", allModes([]*hybrid.Limiter{l}, hybrid.Degraded))
 		total += admitted(l, "k", hundred, 200)
 	}
 	if want := 100 * (size + size) / size; total != want {
@@ -142,7 +142,7 @@ func TestRealCopyOfAProcess(t *testing.T) {
 	if a.ID() == b.ID() || a.Stats().Renames+b.Stats().Renames == 0 {
 		t.Errorf("names %q and %q, renamed %d and %d times", a.ID(), b.ID(), a.Stats().Renames, b.Stats().Renames)
 	}
-	eventually(t, 10*time.Second, "they count each other", func() bool { return a.State().Nodes == 2 && b.State().Nodes == 2 })
+	eventually(t, "they count each other", func() bool { return a.State().Nodes == 2 && b.State().Nodes == 2 })
 	for _, l := range nodes {
 		wantMode(t, l, hybrid.Synced)
 		if live := admin.ZRange(bg, "hl:1:{0}:nodes:1", 0, -1).Val(); !slices.Contains(live, l.ID()) {
@@ -183,12 +183,12 @@ func TestRealSilentCopy(t *testing.T) {
 	t.Cleanup(func() { _ = b.Shutdown(bg) })
 	a.Allow("k", longTen)
 	flush(t, a)
-	eventually(t, 10*time.Second, "it has another name", func() bool { return b.ID() != a.ID() && b.Stats().Renames == 1 })
-	eventually(t, 10*time.Second, "it has told so", func() bool {
+	eventually(t, "it has another name", func() bool { return b.ID() != a.ID() && b.Stats().Renames == 1 })
+	eventually(t, "it has told so", func() bool {
 		list := seen.of(hybrid.EventRenamed)
 		return len(list) == 1 && strings.Contains(list[0].Reason, a.ID()) && strings.Contains(list[0].Reason, b.ID())
 	})
-	eventually(t, 10*time.Second, "they count each other", func() bool { return a.State().Nodes == 2 && b.State().Nodes == 2 })
+	eventually(t, "they count each other", func() bool { return a.State().Nodes == 2 && b.State().Nodes == 2 })
 }
 
 // numbersOf returns the latest number of a node in each shard, by its ledgers.

@@ -31,6 +31,7 @@ func subscribers(t testing.TB, srv *redistest.Server) (ids []string) {
 // changes of state are those of the outage, where there is one.
 //
 // Fault 91: the connection of the subscription is killed, its buffer is full, Redis is restarted.
+// Fault 120: other versions count output buffers in another way.
 func TestRealSubscriptionBroken(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -47,11 +48,13 @@ func TestRealSubscriptionBroken(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := subscribers(t, srv)
-			// One message above the limit is enough.
-			if n, err := srv.Do("PUBLISH", channel, strings.Repeat("x", 1<<20)); err != nil || n != int64(2) {
+			// 128 messages of 8 kB, before Redis writes any of them: one of 16 kB or more does not count
+			// against the limit of Valkey 9.1, which refers to it instead of copying it.
+			const publish = "local n for i = 1, 128 do n = redis.call('PUBLISH', ARGV[1], string.rep('x', 8192)) end return n"
+			if n, err := srv.Do("EVAL", publish, "0", channel); err != nil || n != int64(2) {
 				t.Fatalf("published to %v, %v", n, err)
 			}
-			eventually(t, patience, "Redis has closed both", func() bool {
+			eventually(t, "Redis has closed both", func() bool {
 				return !slices.ContainsFunc(subscribers(t, srv), func(id string) bool { return slices.Contains(before, id) })
 			})
 		}},
@@ -74,7 +77,7 @@ func TestRealSubscriptionBroken(t *testing.T) {
 			noticesArrive(t, a, b)
 			noticesArrive(t, b, a)
 			for _, l := range nodes {
-				eventually(t, patience, "synced, not deaf", func() bool { s := l.State(); return s.Mode == hybrid.Synced && s.Deaf == "" })
+				eventually(t, "synced, not deaf", func() bool { s := l.State(); return s.Mode == hybrid.Synced && s.Deaf == "" })
 				if n := l.Stats().StateChanges; n != 1 && !c.outage || n > 4 {
 					t.Errorf("%d changes of state: %+v", n, l.State())
 				}
@@ -90,7 +93,7 @@ func (c *crew) noticesArrive() {
 	noticesArrive(c.t, c.nodes[0], c.nodes[1:]...)
 	noticesArrive(c.t, c.nodes[last], c.nodes[:last]...)
 	for i, l := range c.nodes {
-		eventually(c.t, patience, "not deaf", func() bool { return l.State().Deaf == "" })
+		eventually(c.t, "not deaf", func() bool { return l.State().Deaf == "" })
 		c.diary.note("node %d: %+v", i, l.State())
 	}
 }
@@ -105,8 +108,8 @@ func TestRealNoticesAfterAFailover(t *testing.T) {
 	c := newCrew(t, hybrid.Options{}, failoverClients(r.SentinelAddrs(), 3)...)
 	c.noticesArrive()
 	r.Master.Kill()
-	eventually(t, patience, "promoted", promoted(r.Replica))
-	eventually(t, patience, "every node synced", allModes(c.nodes, hybrid.Synced))
+	eventually(t, "promoted", promoted(r.Replica))
+	eventually(t, "every node synced", allModes(c.nodes, hybrid.Synced))
 	c.noticesArrive()
 	listening(t, dial(t, r.Replica.Addr()), 3)
 }
@@ -145,8 +148,8 @@ func TestRealNoticesInACluster(t *testing.T) {
 	}
 	k.Masters[to].Kill()
 	c.diary.note("killed")
-	eventually(t, patience, "promoted", promoted(k.Replicas[to]))
-	eventually(t, patience, "every node synced", allModes(c.nodes, hybrid.Synced))
+	eventually(t, "promoted", promoted(k.Replicas[to]))
+	eventually(t, "every node synced", allModes(c.nodes, hybrid.Synced))
 	c.noticesArrive()
 }
 

@@ -65,7 +65,7 @@ func noticesWithinTheBudget(t *testing.T, fleet int64) {
 	beats := func(s hybrid.Stats) uint64 { return s.Heartbeats } // each publishes an echo, to one node
 	told := func(s hybrid.Stats) uint64 { return s.NoticesSent }
 	for _, l := range nodes {
-		eventually(t, patience, "it knows of all", func() bool { return l.State().Nodes == int(fleet) })
+		eventually(t, "it knows of all", func() bool { return l.State().Nodes == int(fleet) })
 	}
 	once := limit.Must(limit.SlidingWindow("once", 1, time.Hour))
 	published, echoes, notices, begun := calls(t, srv, "publish"), sum(beats), sum(told), time.Now()
@@ -89,7 +89,7 @@ func noticesWithinTheBudget(t *testing.T, fleet int64) {
 	}
 	// What is sent again, because the answer was late, is not told: it may be fewer than there are keys.
 	last, changed := int64(0), time.Now()
-	eventually(t, 2*patience, "nothing more is told", func() bool {
+	within(t, 2*patience, "nothing more is told", func() bool {
 		if now := sum(told) - notices; now != last {
 			last, changed = now, time.Now()
 		}
@@ -156,7 +156,7 @@ func TestRealNoticesForged(t *testing.T) {
 	for _, garbage := range []string{"", "\x01", "\x01\x01n\xff\xff\xff", strings.Repeat("\x01", 1<<20)} {
 		before := l.Stats().BadReplies
 		f.publish(garbage)
-		eventually(t, patience, "counted", func() bool { return l.Stats().BadReplies == before+1 })
+		eventually(t, "counted", func() bool { return l.Stats().BadReplies == before+1 })
 	}
 	before := l.Stats()
 	f.publish("\x02of a later release")
@@ -171,19 +171,20 @@ func TestRealNoticesForged(t *testing.T) {
 			outOfRange, other := f.used(key, rule), f.used(key, rule)
 			outOfRange.Shard, other.Limit = 7, 0
 			f.notices(outOfRange, other, f.used(key, rule))
-			eventually(t, patience, "heard", func() bool { return l.Stats().NoticesHeard == received+2 }) // not the one of no shard
+			eventually(t, "heard", func() bool { return l.Stats().NoticesHeard == received+2 }) // not the one of no shard
 			begun := time.Now()
 			if res := l.Take(key, rule, 1); res.Allowed || res.Source != limit.SourceNotice || res.RetryAfter > 2*time.Minute {
 				t.Errorf("%v, %s: %+v, want a refusal, for no longer than the rule counts", rule, key, res)
 			}
-			// A lag, an interval, and an exchange, which takes two time-outs at most.
+			// A lag, an interval, and an exchange, which takes two time-outs at most. A machine three
+			// times slower takes three times that.
 			const most = time.Second + 100*time.Millisecond + 2*250*time.Millisecond
 			tick := time.NewTicker(100 * time.Millisecond)
 			for !l.Allow(key, rule) && time.Since(begun) < patience {
 				<-tick.C
 			}
 			tick.Stop()
-			if took := time.Since(begun); took > most+100*time.Millisecond {
+			if took := time.Since(begun); took > 3*most {
 				t.Errorf("%v, %s: refused for %v, want %v at most", rule, key, took, most)
 			} else {
 				t.Logf("%v, %s: refused for %v", rule, key, took)
@@ -216,7 +217,7 @@ func TestRealNoticesFlooded(t *testing.T) {
 		f.notices(list...)
 		// A listener that is behind drops messages, and one that subscribes anew misses them: wait for each.
 		published := time.Now()
-		eventually(t, patience, "heard", func() bool {
+		eventually(t, "heard", func() bool {
 			if time.Since(published) > 3*time.Second {
 				f.notices(list...)
 				published = time.Now()

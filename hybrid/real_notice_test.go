@@ -43,7 +43,7 @@ func noticeChannel(t testing.TB, rdb redis.UniversalClient) string {
 // server.
 func listening(t testing.TB, rdb redis.UniversalClient, nodes int) {
 	t.Helper()
-	eventually(t, patience, fmt.Sprint(nodes, " nodes listen"), func() bool {
+	eventually(t, fmt.Sprint(nodes, " nodes listen"), func() bool {
 		id, err := rdb.Get(bg, keyspace().ChannelKey()).Result()
 		if err != nil {
 			return false
@@ -69,7 +69,7 @@ func noticesArrive(t testing.TB, from *hybrid.Limiter, to ...*hybrid.Limiter) {
 	var tried time.Time
 	var key string
 	received := make([]uint64, len(to))
-	eventually(t, patience, "notices arrive", func() bool {
+	eventually(t, "notices arrive", func() bool {
 		if time.Since(tried) > time.Second {
 			tried, key = time.Now(), fmt.Sprint("try-", tries.Add(1))
 			for i, l := range to {
@@ -112,7 +112,7 @@ func TestRealSmallLimit(t *testing.T) {
 			}
 			flush(t, l)
 		}
-		eventually(t, patience, "all have heard", func() bool {
+		eventually(t, "all have heard", func() bool {
 			for _, l := range nodes[5:] {
 				if l.Stats().NoticesHeard == 0 {
 					return false
@@ -121,7 +121,7 @@ func TestRealSmallLimit(t *testing.T) {
 			return true
 		})
 		for i, l := range nodes {
-			eventually(t, patience, fmt.Sprint("node ", i, " refuses"), func() bool { return l.Peek("k", rule).Remaining == 0 })
+			eventually(t, fmt.Sprint("node ", i, " refuses"), func() bool { return l.Peek("k", rule).Remaining == 0 })
 			if res := l.Take("k", rule, 1); res.Allowed || res.RetryAfter <= 0 {
 				t.Errorf("node %d: %+v", i, res)
 			}
@@ -173,7 +173,7 @@ func TestRealSmallLimitUnderLoad(t *testing.T) {
 		})
 	}
 	// The node that tells it does not hear it.
-	eventually(t, patience, "all have heard", func() bool {
+	eventually(t, "all have heard", func() bool {
 		received := 0
 		for _, l := range nodes {
 			if l.Stats().NoticesHeard > 0 || l.Stats().NoticesSent > 0 {
@@ -218,7 +218,7 @@ func TestRealNoticesStayAtHome(t *testing.T) {
 	exhausts(t, a, "k", hourFive)
 	for _, l := range others { // all that was published before the last of these has arrived
 		before := l.Stats().Heartbeats
-		eventually(t, patience, "two heartbeats", func() bool { return l.State().Mode == hybrid.Synced && l.Stats().Heartbeats > before+2 })
+		eventually(t, "two heartbeats", func() bool { return l.State().Mode == hybrid.Synced && l.Stats().Heartbeats > before+2 })
 	}
 	if res := b.Take("k", hourFive, 1); res.Allowed {
 		t.Errorf("the same limiter: %+v", res)
@@ -262,10 +262,10 @@ func TestRealNoticesNotPermitted(t *testing.T) {
 			as.Username, as.Password = "app", "secret"
 			l := newLimiter(t, client(t, as), o)
 			peer := realNode(t, srv.Addr(), hybrid.Options{})
-			eventually(t, patience, "noperm is said", func() bool { return l.State().Deaf == "noperm" })
+			eventually(t, "noperm is said", func() bool { return l.State().Deaf == "noperm" })
 			exhausts(t, l, "k", hourFive)
 			before := l.Stats().Heartbeats
-			eventually(t, patience, "ten heartbeats more", func() bool { return l.Stats().Heartbeats > before+10 })
+			eventually(t, "ten heartbeats more", func() bool { return l.Stats().Heartbeats > before+10 })
 			flush(t, l)
 			if got := totalIn(t, admin, counterKey(hourFive, "k")); got != 5 {
 				t.Errorf("%d units are booked, want 5", got)
@@ -278,7 +278,7 @@ func TestRealNoticesNotPermitted(t *testing.T) {
 				t.Errorf("the peer: %+v", s)
 			}
 			user(grant)
-			eventually(t, patience, "it hears again", func() bool { return l.State().Deaf == "" })
+			eventually(t, "it hears again", func() bool { return l.State().Deaf == "" })
 			noticesArrive(t, l, peer)
 			noticesArrive(t, peer, l)
 			if s := l.State(); s.Mode != hybrid.Synced || s.Deaf != "" || l.Stats().StateChanges != 1 || deaf.Load() != 1 {
@@ -317,7 +317,7 @@ func TestRealNoticesOnEachWire(t *testing.T) {
 			noticesArrive(t, a, b)
 			noticesArrive(t, b, a)
 			before := a.Stats().Heartbeats
-			eventually(t, patience, "five heartbeats", func() bool { return a.Stats().Heartbeats > before+5 })
+			eventually(t, "five heartbeats", func() bool { return a.Stats().Heartbeats > before+5 })
 			if s := a.State(); s.Mode != hybrid.Synced || s.Deaf != "" || a.Stats().StateChanges != 1 {
 				t.Errorf("%+v", s)
 			}

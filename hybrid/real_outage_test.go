@@ -61,7 +61,7 @@ func TestRealDataLost(t *testing.T) {
 			}
 			before := totalIn(t, admin, counterKey(longTen, "exhausted"))
 			lose(t, srv, admin)
-			eventually(t, 3*time.Second, "every node has noticed", func() bool {
+			eventually(t, "every node has noticed", func() bool {
 				for _, l := range nodes {
 					if l.Stats().Losses == 0 {
 						return false
@@ -75,9 +75,9 @@ func TestRealDataLost(t *testing.T) {
 				counterKey(longTen, "exhausted"): before,
 			}
 			for key, want := range restored {
-				eventually(t, 3*time.Second, "restored: "+key, func() bool { return totalIn(t, admin, key) == want })
+				eventually(t, "restored: "+key, func() bool { return totalIn(t, admin, key) == want })
 			}
-			eventually(t, 5*time.Second, "synced", allModes(nodes, hybrid.Synced))
+			eventually(t, "synced", allModes(nodes, hybrid.Synced))
 			for _, rule := range rules {
 				for _, l := range nodes {
 					wantAdmitted(t, l, "exhausted", rule, 20, 0)
@@ -86,7 +86,7 @@ func TestRealDataLost(t *testing.T) {
 			late := realNode(t, srv.Addr(), o)
 			for _, rule := range rules {
 				late.AllowN("exhausted", rule, 11) // only makes it look the key up
-				eventually(t, 3*time.Second, "looked up", func() bool {
+				eventually(t, "looked up", func() bool {
 					return late.Take("exhausted", rule, 11).Source == limit.SourceSynced
 				})
 				wantAdmitted(t, late, "exhausted", rule, 20, 0)
@@ -135,12 +135,12 @@ func TestRealFrozen(t *testing.T) {
 		t.Fatal(err)
 	}
 	frozen := time.Now()
-	eventually(t, 10*time.Second, "degraded", allModes(nodes, hybrid.Degraded))
+	eventually(t, "degraded", allModes(nodes, hybrid.Degraded))
 	<-time.After(time.Until(frozen.Add(2 * time.Second)))
 	if err := srv.Thaw(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 10*time.Second, "synced", allModes(nodes, hybrid.Synced))
+	eventually(t, "synced", allModes(nodes, hybrid.Synced))
 	<-time.After(200 * time.Millisecond)
 	close(stop)
 	wg.Wait()
@@ -202,7 +202,7 @@ func TestRealOutageOfAFleet(t *testing.T) {
 		}
 	}
 	p.Refuse(true)
-	eventually(t, 5*time.Second, "degraded", allModes(nodes, hybrid.Degraded))
+	eventually(t, "degraded", allModes(nodes, hybrid.Degraded))
 	for _, l := range nodes {
 		total += admitted(l, "k", hundred, 200)
 	}
@@ -211,7 +211,7 @@ func TestRealOutageOfAFleet(t *testing.T) {
 		t.Errorf("%d of 100 admitted", total)
 	}
 	p.Refuse(false)
-	eventually(t, 5*time.Second, "synced", allModes(nodes, hybrid.Synced))
+	eventually(t, "synced", allModes(nodes, hybrid.Synced))
 	if got := totalIn(t, dial(t, srv.Addr()), counterKey(hundred, "k")); got != int64(total) {
 		t.Errorf("Redis counts %d, admitted were %d", got, total)
 	}
@@ -267,16 +267,16 @@ func TestRealWrongType(t *testing.T) {
 	}
 	admitted(l, "bad", longTen, 3)
 	admitted(l, "good", longTen, 4)
-	eventually(t, 5*time.Second, "the neighbour is booked", func() bool { return totalIn(t, admin, good) == 4 })
-	eventually(t, 5*time.Second, "the key is in quarantine", func() bool { return l.Stats().Quarantined > 0 })
+	eventually(t, "the neighbour is booked", func() bool { return totalIn(t, admin, good) == 4 })
+	eventually(t, "the key is in quarantine", func() bool { return l.Stats().Quarantined > 0 })
 	wantMode(t, l, hybrid.Synced)
 	wantAdmitted(t, l, "bad", longTen, 20, 7)
 	if got := admin.Type(bg, bad).Val(); got != "list" {
 		t.Errorf("somebody's list became a %s", got)
 	}
 	admin.Del(bg, bad)
-	eventually(t, 15*time.Second, "healed", func() bool { return totalIn(t, admin, bad) == 10 })
-	eventually(t, time.Second, "its books balance", func() bool { return l.Stats().PendingUnits == 0 })
+	eventually(t, "healed", func() bool { return totalIn(t, admin, bad) == 10 })
+	eventually(t, "its books balance", func() bool { return l.Stats().PendingUnits == 0 })
 }
 
 // A limiter that asks Redis each time and one that decides by itself count
@@ -319,6 +319,7 @@ func TestRealRemoteAndHybridShareACounter(t *testing.T) {
 // The permission to run scripts is taken away and given back.
 //
 // Fault 25: rights are taken away and given back.
+// Fault 120: the words of errors in other versions.
 func TestRealNoPermission(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -336,7 +337,7 @@ func TestRealNoPermission(t *testing.T) {
 	t.Cleanup(func() { rdb.Close() })
 	l := newLimiter(t, rdb, hybrid.Options{MaxBackoff: 200 * time.Millisecond})
 	wantAdmitted(t, l, "k", longTen, 3, 3)
-	eventually(t, 5*time.Second, "booked", func() bool { return l.Stats().AckedUnits == 3 })
+	eventually(t, "booked", func() bool { return l.Stats().AckedUnits == 3 })
 	for _, c := range []struct {
 		deny, restore string
 		reason        string
@@ -347,13 +348,13 @@ func TestRealNoPermission(t *testing.T) {
 	} {
 		do("ACL", "SETUSER", "app", c.deny)
 		if c.reason != "" {
-			eventually(t, 5*time.Second, "degraded: "+c.reason, func() bool {
+			eventually(t, "degraded: "+c.reason, func() bool {
 				s := l.State()
 				return s.Mode == hybrid.Degraded && s.Reason == c.reason
 			})
 		}
 		do("ACL", "SETUSER", "app", c.restore)
-		eventually(t, 5*time.Second, "synced", func() bool { return l.State().Mode == hybrid.Synced })
+		eventually(t, "synced", func() bool { return l.State().Mode == hybrid.Synced })
 	}
 	ctx, cancel := context.WithTimeout(bg, 5*time.Second)
 	defer cancel()

@@ -48,11 +48,11 @@ func TestRealRefundAndLostLedger(t *testing.T) {
 				wantUsed(t, admin, "k", rule, 7, b)
 				lose(t, admin, b, rule)
 				p.CutReplies(0)
-				eventually(t, 10*time.Second, "the loss is noticed", func() bool { return a.Stats().Losses > 0 })
+				eventually(t, "the loss is noticed", func() bool { return a.Stats().Losses > 0 })
 				settled(t, a)
 				wantUsed(t, admin, "k", rule, 7, a, b)
 				// A heartbeat may notice the loss before the refund is given up.
-				eventually(t, 10*time.Second, "the refund is given up", func() bool { return a.Stats().RefundsGivenUp == 1 })
+				eventually(t, "the refund is given up", func() bool { return a.Stats().RefundsGivenUp == 1 })
 				wantUsed(t, admin, "k", rule, 7, a, b)
 			})
 		}
@@ -77,7 +77,7 @@ func TestRealRefundInTheFirstFlight(t *testing.T) {
 			slow.SyncInterval = time.Minute // it reports nothing by itself
 			var a *hybrid.Limiter
 			// Once in some hundred times the minute is over between the refund and the cut.
-			eventually(t, 20*time.Second, "a node that has reported nothing", func() bool {
+			eventually(t, "a node that has reported nothing", func() bool {
 				p.CutReplies(0)
 				a = realNode(t, p.Addr(), slow)
 				if err := a.Set(bg, "k", rule, 10); err != nil {
@@ -124,11 +124,11 @@ func TestRealRefundAfterALoss(t *testing.T) {
 			wantAdmitted(t, a, "k", rule, 10, 10)
 			flush(t, a)
 			p.Refuse(true)
-			eventually(t, 10*time.Second, "degraded", func() bool { return a.State().Mode == hybrid.Degraded })
+			eventually(t, "degraded", func() bool { return a.State().Mode == hybrid.Degraded })
 			a.Refund("k", rule, 3) // to be sent when Redis is back
 			flushAll(t, admin)
 			p.Refuse(false)
-			eventually(t, 10*time.Second, "the loss is noticed", func() bool { return a.Stats().Losses > 0 })
+			eventually(t, "the loss is noticed", func() bool { return a.Stats().Losses > 0 })
 			settled(t, a)
 			wantUsed(t, admin, "k", rule, 7, a)
 			if got := a.Stats().RefundsGivenUp; got != 0 {

@@ -58,10 +58,10 @@ func TestRealCancelWhenDue(t *testing.T) {
 		if second < first.Delay() {
 			t.Fatalf("%s: %v, then %v", name, first.Delay(), second)
 		}
-		eventually(t, 5*time.Second, "the first is due", func() bool { return !time.Now().Before(due) })
+		eventually(t, "the first is due", func() bool { return !time.Now().Before(due) })
 		first.Cancel()
 		flush(t, nodes[0])
-		eventually(t, 5*time.Second, "the second is due", func() bool { return !time.Now().Before(due2) })
+		eventually(t, "the second is due", func() bool { return !time.Now().Before(due2) })
 		got, looked := int64(0), time.Now()
 		for _, l := range nodes {
 			look(l, name)

@@ -27,7 +27,7 @@ func TestRealSlotsMigrate(t *testing.T) {
 	c := newCrew(t, busy, clusterClients(k, 3, time.Second)...)
 	shared := names("shared-", 10)
 	c.load(shared...)
-	eventually(t, patience, "load", func() bool { return c.all.sum() > 2000 })
+	eventually(t, "load", func() bool { return c.all.sum() > 2000 })
 	from, to := k.Masters[home(t, k, nodesKey())], k.Masters[(home(t, k, nodesKey())+1)%3]
 	for _, slot := range slotsAt(t, k, from) {
 		// About as long as the nodes need to report a key once; in the end the
@@ -38,7 +38,7 @@ func TestRealSlotsMigrate(t *testing.T) {
 		}
 		c.diary.note("slot %d has moved", slot)
 	}
-	eventually(t, promise, "every node synced", allModes(c.nodes, hybrid.Synced))
+	within(t, promise, "every node synced", allModes(c.nodes, hybrid.Synced))
 	c.halt()
 	c.flush()
 	c.agreeInCluster(k)
@@ -62,7 +62,7 @@ func TestRealSlotHalfMoved(t *testing.T) {
 	k := redistest.StartCluster(t)
 	c := newCrew(t, patient, clusterClients(k, 3, time.Second)...)
 	c.load()
-	eventually(t, patience, "load", func() bool { return c.all.sum() > 1000 })
+	eventually(t, "load", func() bool { return c.all.sum() > 1000 })
 	key := clusterKey(longWindow, ownKey(0, 0))
 	slot, err := k.Slot(key)
 	if err != nil {
@@ -73,7 +73,7 @@ func TestRealSlotHalfMoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.diary.note("moved")
-	eventually(t, promise, "every node synced", allModes(c.nodes, hybrid.Synced))
+	within(t, promise, "every node synced", allModes(c.nodes, hybrid.Synced))
 	c.halt()
 	c.flush()
 	c.agreeInCluster(k)

@@ -35,7 +35,7 @@ func busyNodes(t *testing.T, srv *redistest.Server, size int) (nodes []*hybrid.L
 			}
 		})
 	}
-	eventually(t, 10*time.Second, "every node is synced", allModes(nodes, hybrid.Synced))
+	eventually(t, "every node is synced", allModes(nodes, hybrid.Synced))
 	return nodes, seen, sync.OnceFunc(func() { close(stop); load.Wait() })
 }
 
@@ -75,5 +75,5 @@ func TestRealStall(t *testing.T) {
 	if n := degraded(); n < len(nodes) {
 		t.Errorf("a stall of 1 s degrades %d nodes of %d", n, len(nodes))
 	}
-	eventually(t, 10*time.Second, "every node is synced again", allModes(nodes, hybrid.Synced))
+	eventually(t, "every node is synced again", allModes(nodes, hybrid.Synced))
 }

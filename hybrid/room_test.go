@@ -87,7 +87,7 @@ func TestRealRoomMadeByRemote(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 10*time.Second, "the node listens", func() bool {
+	eventually(t, "the node listens", func() bool {
 		names, err := rdb.PubSubChannels(bg, "*").Result()
 		return err == nil && len(names) == 2
 	})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/internal/escape"
 	"github.com/hybridlimit/hybridlimit/internal/reconcile"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
 
 // Mode is how the limiter decides: alone, together with the other nodes, or by the fallback
@@ -96,7 +97,7 @@ func (e *UnavailableError) Error() string {
 	if e.Err == nil {
 		return "hybrid: redis is unavailable: " + e.Reason
 	}
-	return fmt.Sprintf("hybrid: redis is unavailable: %s: %s", e.Reason, reconcile.TextOf(e.Err))
+	return fmt.Sprintf("hybrid: redis is unavailable: %s: %s", e.Reason, redisstore.Text(e.Err))
 }
 
 // Unwrap returns the client's error.
@@ -141,11 +142,15 @@ const (
 	// EventDeaf: the notices of other nodes do not arrive, or those of this node cannot be
 	// published, see [State].Deaf.
 	EventDeaf
+	// EventCrowded: keys have to leave memory, and half of MaxRemembered is taken, or keys were forgotten
+	// although their units still counted (see [Stats].Displaced), or units were not reported before their
+	// key had to leave (see [Stats].OverflowUnits). There is one event in five minutes at most.
+	EventCrowded
 	kindState // not an event: the kind of log lines about the state
 	kinds
 )
 
-var eventNames = [...]string{"none", "data-lost", "key-quarantined", "invalid-check", "client-settings", "node-renamed", "rule-conflict", "layout-mismatch", "deaf"}
+var eventNames = [...]string{"none", "data-lost", "key-quarantined", "invalid-check", "client-settings", "node-renamed", "rule-conflict", "layout-mismatch", "deaf", "crowded"}
 
 // String returns the kind in lower case, with dashes.
 func (k EventKind) String() string {
@@ -177,7 +182,7 @@ func (e Event) String() string {
 		text += ", key " + escape.Quote(e.Key)
 	}
 	if e.Err != nil {
-		text += ": " + reconcile.TextOf(e.Err)
+		text += ": " + redisstore.Text(e.Err)
 	}
 	return text
 }

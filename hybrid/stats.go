@@ -53,12 +53,17 @@ type Stats struct {
 	OldestPending   time.Duration `json:"-"` // as JSON: OldestPendingSeconds
 	QueuedKeys      int64         // keys in memory that wait until they are reported, or their state is fetched
 	QuarantinedKeys int64         // keys in memory that Redis cannot use now
-	OverflowUnits   int64         // admitted units of keys that found no room in memory; never reported
+	OverflowUnits   int64         // admitted units whose key had to leave memory before they were reported: never reported
 	WithdrawnUnits  int64         // admitted units that were given back, or whose key was reset, before they were reported
 	// RefundsGivenUp counts refunds of a key that were not sent again after Redis had lost
 	// data, because they may have been applied before. Their units still count.
 	RefundsGivenUp uint64
 	RefundedUnits  int64 // units given back by Refund and Cancel, reported or not
+	// UnreturnedUnits are units that Refund or Cancel was to give back, and that it has not: they had
+	// expired, this node did not know them, or callers wait who have reserved after them. Units that
+	// Redis keeps for such callers of another node are in RefundedUnits as well. It falls when these
+	// reservations are cancelled, too, on this node. Those of RefundsGivenUp are not among them.
+	UnreturnedUnits int64
 	// CancelledUnits are admitted units whose Wait ended with an error, or whose reservation was
 	// cancelled. Fewer are given back if some have expired, or if later callers have reserved
 	// after them.
@@ -72,7 +77,9 @@ type Stats struct {
 
 	LiveCounters  int64 // keys in memory
 	Evictions     uint64
-	Overflow      uint64 // decisions of keys that found no room in memory
+	Overflow      uint64 // decisions of keys that found no room in memory, because all others had to stay
+	Remembered    int64  // keys that have left memory and are remembered, see [Options].MaxRemembered
+	Displaced     uint64 // remembered keys that were forgotten although their units still counted, because others took their place
 	Batches       uint64 // script calls, one per shard, including those sent again
 	KeysSynced    uint64 // keys in them
 	ResentBatches uint64 // script calls sent again, because there was no answer or data was lost
@@ -127,10 +134,8 @@ func (o *Outcomes) add(p Outcomes) {
 	o.Remote += p.Remote
 }
 
-// addRules adds what was counted by rule to s. It returns how many of the admitted units Redis has
-// booked or is to book: all but those of overflow counters. Those that it has admitted itself count as
-// confirmed.
-func (s *Stats) addRules(all []tally.Named) (shared int64) {
+// addRules adds what was counted by rule to s. Units that Redis has admitted itself count as confirmed.
+func (s *Stats) addRules(all []tally.Named) {
 	for _, is := range all {
 		r := RuleStats{Name: is.Name, Allowed: outcomesOf(is.Allowed), Denied: outcomesOf(is.Denied), WouldRefuse: is.WouldRefuse, Invalid: is.Invalid, Exempt: is.Exempt}
 		s.Rules = append(s.Rules, r)
@@ -140,17 +145,11 @@ func (s *Stats) addRules(all []tally.Named) (shared int64) {
 		s.Invalid += r.Invalid
 		s.Exempt += r.Exempt
 		for g, units := range is.Units {
-			s.AdmittedUnits += units
-			switch g {
-			case tally.Local:
-				continue
-			case tally.Remote:
+			if s.AdmittedUnits += units; g == tally.Remote {
 				s.AckedUnits += units
 			}
-			shared += units
 		}
 	}
-	return shared
 }
 
 // Latency describes how long exchanges with Redis have taken that were answered in full: from

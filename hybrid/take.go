@@ -159,6 +159,13 @@ func (l *Limiter) conflict(was, is *limit.Rule) {
 		Reason: fmt.Sprintf("two rules of one name count differently, so neither limits a key that both are used for: %v; %v", was, is)})
 }
 
+// crowded reports that there are more keys than the limiter can remember, or report.
+func (l *Limiter) crowded(s table.Stats) {
+	l.notify.happened(Event{Kind: EventCrowded, Time: time.Unix(0, l.now()),
+		Reason: fmt.Sprintf("more keys are in use than MaxKeys: %d have left memory, %d of at most %d are remembered; since the start %d were forgotten although their units still counted, and %d units were lost for other nodes",
+			s.Forgotten, s.Remembered, s.RememberedRoom, s.Displaced, s.Unreported)})
+}
+
 // CountInvalid counts a check that could not be made as invalid, such as that of a request without a
 // key: see [Stats]. The rule may be nil. The middlewares of this project call it.
 func (l *Limiter) CountInvalid(rule *limit.Rule) {

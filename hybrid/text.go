@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/escape"
-	"github.com/hybridlimit/hybridlimit/internal/reconcile"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
 
 // This file writes states, events and statistics as text and as JSON. Modes and kinds are words,
@@ -66,7 +66,7 @@ type stateText struct {
 
 // MarshalJSON returns an object with the fields of s, Err as its text.
 func (s State) MarshalJSON() ([]byte, error) {
-	return json.Marshal(stateText{s.Mode, s.Since, s.Reason, reconcile.TextOf(s.Err), s.Nodes, s.Down, s.Deaf})
+	return json.Marshal(stateText{s.Mode, s.Since, s.Reason, redisstore.Text(s.Err), s.Nodes, s.Down, s.Deaf})
 }
 
 // UnmarshalJSON reads what MarshalJSON has written. Err becomes an error with the same
@@ -92,7 +92,7 @@ type eventText struct {
 // MarshalJSON returns an object with the fields of e, Err as its text. Bytes of the key
 // that are not UTF-8 are replaced.
 func (e Event) MarshalJSON() ([]byte, error) {
-	return json.Marshal(eventText{e.Kind, e.Time, e.Reason, e.Key, reconcile.TextOf(e.Err)})
+	return json.Marshal(eventText{e.Kind, e.Time, e.Reason, e.Key, redisstore.Text(e.Err)})
 }
 
 // UnmarshalJSON reads what MarshalJSON has written. Err becomes an error with the same
@@ -165,7 +165,8 @@ func ofSeconds(s float64) time.Duration {
 	return time.Duration(math.Round(min(max(s*1e9, math.MinInt64), math.MaxInt64-1023))) // the largest float64 below
 }
 
-// String returns the fields that are not 0, as name=value. Of Rules it has the number.
+// String returns the fields that are not 0, as name=value. Of Rules it has the number. Durations have
+// two digits.
 func (s Stats) String() string { return figures(reflect.ValueOf(s)) }
 
 // String returns the numbers that are not 0, as name=value.
@@ -197,6 +198,8 @@ func figures(v reflect.Value) string {
 		switch is := f.Interface().(type) {
 		case time.Time:
 			fmt.Fprintf(&b, "%s=%s", name, is.Format(time.RFC3339Nano))
+		case time.Duration:
+			fmt.Fprintf(&b, "%s=%v", name, ofSeconds(twoDigits(is.Seconds())))
 		case []RuleStats:
 			fmt.Fprintf(&b, "%s=%d", name, len(is))
 		case map[string]uint64:

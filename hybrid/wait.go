@@ -62,7 +62,7 @@ func (l *Limiter) reserve(key string, rule *limit.Rule, n int64, terms counter.T
 	}
 	return limit.NewReservation(booked != nil, res, func() {
 		l.stats.Cancelled.Add(n)
-		l.stats.Refunded.Add(l.table.Cancel(key, rule, l.now(), booked))
+		l.returned(n, l.table.Cancel(key, rule, l.now(), booked))
 	})
 }
 
