@@ -19,7 +19,8 @@ type simAir struct {
 	s     *sim
 	rng   *rand.Rand
 	rates airRates
-	quiet bool // nothing goes wrong any more
+	delay int64 // not 0: each message arrives so much later, ns, unless the subscription has ended by then
+	quiet bool  // nothing goes wrong any more
 	subs  []*simSub
 	made  int                 // ids of channels
 	past  []reconcile.Message // the latest that were published, which may be copied
@@ -209,13 +210,15 @@ func (a *simAir) carry(to *simNode, m reconcile.Message, echo uint64) {
 	if a.chance(a.rates.twice) {
 		copies = 2
 	}
+	i := slices.IndexFunc(a.subs, func(sub *simSub) bool { return sub.n == to })
+	round := a.subs[i].round
 	for range copies {
-		d := a.s.far + 50_000 + a.rng.Int64N(400_000)
+		d := a.s.far + a.delay + 50_000 + a.rng.Int64N(400_000)
 		if a.chance(a.rates.late) {
 			d += a.rng.Int64N(a.rates.lateMax)
 		}
 		a.s.after(d, func() {
-			if a.reaches(to) {
+			if a.reaches(to) && (a.delay == 0 || a.subs[i].round == round) {
 				to.hear(m, echo)
 			}
 		})
@@ -227,7 +230,7 @@ func (n *simNode) hear(m reconcile.Message, echo uint64) {
 	m.Notices = slices.Clone(m.Notices)
 	n.deliver(func() reconcile.Event {
 		ev := reconcile.Received{Echo: echo}
-		if len(m.Notices) > 0 {
+		if echo == 0 {
 			ev.Messages = []reconcile.Message{m}
 			n.s.oracle.noticed(n, m.Notices)
 		}

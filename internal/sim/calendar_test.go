@@ -50,5 +50,5 @@ func TestSimCalendarScripts(t *testing.T) {
 	if strconv.IntSize < 64 {
 		t.Skip("the embedded Redis answers integers that fit into an int: needs 64 bits")
 	}
-	simSeeds(t, miniHost, seedRange(*simSeed, max(*simRuns/20, limittest.Cases(3, 2))), (*sim).withCalendars, (*sim).withExact, (*sim).withoutCharges)
+	simSeeds(t, miniHost, seedRange(*simSeed, max(*simRuns/20, limittest.Cases(3, 2))), (*sim).withCalendars, (*sim).withExact)
 }

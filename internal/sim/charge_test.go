@@ -8,9 +8,13 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
+// mostCharged is how many units one call charges at most. Redis counts up to limit.MaxUnits in a bucket,
+// and the model does not stop there.
+const mostCharged = limit.MaxUnits >> 10
+
 // charge counts units on a node, whether they fit or not.
 func (n *simNode) charge(key string, rule *limit.Rule, units int64) {
-	units = min(units, limit.MaxUnits)
+	units = min(units, mostCharged)
 	k := oracleKey{rule, key}
 	charged, src, ok := n.counter(k).Charge(n.time(), units, n.rule(rule), n.s.opt.MaxDebt)
 	if !ok || charged < 0 || charged > units || charged < units && rule.Algorithm() != limit.AlgorithmFunnel {
@@ -49,15 +53,20 @@ func (o *nodeOracle) charged(n *simNode, k oracleKey, units, charged int64, src 
 	fk.cut = append(fk.cut, cutOffUnits{at: o.s.now, units: charged, ahead: true})
 }
 
-// chargedBelowCeiling checks what was charged to a leaky bucket: it ends below the ceiling by what the
-// node must know, and what was forgiven would have been above it.
-func (o *nodeOracle) chargedBelowCeiling(n *simNode, k oracleKey, units, charged int64) {
-	sh, rule := o.nodes[n].shares[k], n.rule(k.rule)
+// ceiling returns above which level a leaky bucket forgives units, in ns.
+func (o *nodeOracle) ceiling(rule *limit.Rule) float64 {
 	debt := float64(o.s.opt.MaxDebt)
 	if debt == 0 {
 		debt = float64(rule.Limit()) * unit(rule)
 	}
-	ceiling := min(float64(rule.Limit())*unit(rule)+max(debt, 0), float64(limit.MaxWindow))
+	return min(float64(rule.Limit())*unit(rule)+max(debt, 0), float64(limit.MaxWindow))
+}
+
+// chargedBelowCeiling checks what was charged to a leaky bucket: it ends below the ceiling by what the
+// node must know, and what was forgiven would have been above it.
+func (o *nodeOracle) chargedBelowCeiling(n *simNode, k oracleKey, units, charged int64) {
+	sh, rule := o.nodes[n].shares[k], n.rule(k.rule)
+	ceiling := o.ceiling(rule)
 	o.s.fleet.steps[checkCharged]++
 	slack := float64(max(o.slack(), sh.slack) + (o.s.now-sh.answeredAt)/2000)
 	level := max(o.tat(sh, rule, sh.own)-float64(o.s.now-simStart)-slack, 0)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/reconcile"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -303,7 +304,8 @@ func (o *nodeOracle) fleet(n *simNode, k oracleKey, units int64) {
 			continue
 		}
 		if k.rule.Algorithm() == limit.AlgorithmFunnel {
-			tat = a.onto(tat, k.rule)
+			// What several nodes have admitted or charged at once is forgiven above the ceiling.
+			tat = min(a.onto(tat, k.rule), max(tat, float64(a.at-simStart)+o.ceiling(rule)))
 		} else {
 			w.least(a.server-max(o.slack(), a.slack), a.n)
 		}
@@ -342,7 +344,9 @@ func (o *nodeOracle) struck(v *simServer) {
 // client does not say on which server a shard is takes them for one until they have answered:
 // a shard that it has not heard of yet may be taken to be on one that is away.
 func (o *nodeOracle) notWithoutCause(n *simNode, bk *book, sh *share) {
-	nb, settling := o.nodes[n], int64(o.s.settling())
+	// A heartbeat asks all servers, and ends at its deadline while one of them does not answer. Where
+	// nothing is reported, as with FailClosed, the next one is the first that a server may answer.
+	nb, settling := o.nodes[n], int64(o.s.settling()+redisstore.MostPatience*o.s.opt.CommandTimeout)
 	ill := nb.ill[bk.server.id]
 	o.s.fleet.steps[checkWell]++
 	if ill != 0 && o.s.now-ill < settling || sh.unreadable {

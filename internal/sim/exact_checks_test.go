@@ -7,6 +7,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/oracle"
 	"github.com/hybridlimit/hybridlimit/internal/reconcile"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -122,21 +123,17 @@ func (r *exactRecord) held(rule *limit.Rule, now int64) float64 {
 // on is only certain while no report of the shard is under way and all is well.
 func (o *nodeOracle) learnt(n *simNode, k oracleKey, c *exactCall, i int) {
 	nb, bk, sh := o.nodes[n], o.books[k], o.nodes[n].shares[k]
-	st, blind, took := c.taken.Answers[i].State, nb.blind[bk.shard] != 0, o.s.now-c.begun
+	st, given, took := c.taken.Answers[i].State, o.given(nb, bk.shard, c.executed), o.s.now-c.begun
 	o.s.patience = max(o.s.patience, took)
-	given := c.executed
-	if blind {
-		given = o.s.now
-	}
 	sh.freshAt = max(sh.freshAt, given)
 	if k.rule.Algorithm() == limit.AlgorithmFunnel {
-		sh.top = max(sh.top, float64(given-simStart)+float64(st.Level.NS)+float64(max(nb.stalled-given, 0))+1)
+		sh.topUp(&report.Report{Rule: k.rule}, &exchange{left: c.begun}, st, given, o.s.now, nb.stalled)
 	}
 	o.s.note(n.id, "learns "+k.rule.Name()+" "+k.key, st.Gen, st.Born)
 	later := st.Gen > sh.genMost || st.Gen == sh.genMost && st.Gen == sh.gen && st.Born > sh.born
 	sh.born = max(sh.born, st.Born)
 	sh.genMost = max(sh.genMost, st.Gen)
-	unsure := blind || n.shard(bk.shard).Flight.Keys > 0 || n.core.State().Mode != reconcile.Synced || nb.unwell >= c.begun ||
+	unsure := nb.blind[bk.shard] != 0 || n.shard(bk.shard).Flight.Keys > 0 || n.core.State().Mode != reconcile.Synced || nb.unwell >= c.begun ||
 		sh.unreadable || o.s.now < nb.stalled || took > o.slack() || nb.vague[bk.shard] > o.slack()
 	for j := range sh.own {
 		unsure = unsure || sh.own[j].multiplier > 1 || sh.own[j].debt || sh.own[j].at <= nb.unwell

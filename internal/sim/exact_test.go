@@ -52,8 +52,6 @@ func (s *sim) withExact() {
 // lossless are the faults that lose no data in Redis and set no clock.
 var lossless = []string{"outage", "freeze", "reset", "set", "refund", "other limit", "partition", "swizzle", "crash", "forget", "flush", "script flush", "idle", "burst", "replace"}
 
-func (s *sim) withoutCharges() { s.plan.charges = false }
-
 // kind draws how a key is taken.
 func (x *exactPlay) kind(k oracleKey) exactKind {
 	if x == nil {
@@ -194,11 +192,21 @@ func (n *simNode) learn(c *exactCall, sent int64) {
 			continue // it was dropped
 		}
 		s.oracle.learnt(n, k, c, i)
-		of, out := ctr, counter.Outcome{}
+		of, out, own := ctr, counter.Outcome{}, int64(0)
+		if c.taken.Booked && c.taken.Answers[i].Units > 0 {
+			own = c.asks[i].Own
+		}
 		out, _ = ctr.Learn(n.time(), report.Answer{
 			State: c.taken.Answers[i].State, Rule: c.asks[i].Rule, ServerNow: int64(c.taken.Now), Sent: sent,
-			Announce: c.taken.Booked && c.taken.Answers[i].Units > 0,
+			Announce: own > 0, Own: own,
 		})
+		if own > 0 && s.exact.rng.IntN(4) == 0 { // the call does not happen
+			s.after(s.exact.rng.Int64N(3)*s.exact.rng.Int64N(300*ms), func() {
+				if !n.dead && s.now >= n.paused {
+					n.refund(k.key, k.rule, own)
+				}
+			})
+		}
 		if out != (counter.Outcome{}) {
 			s.after(s.exact.rng.Int64N(3)*s.exact.rng.Int64N(5*ms), func() {
 				n.deliver(func() reconcile.Event { return reconcile.Learned{Counter: of, Outcome: out, Sent: sent} })

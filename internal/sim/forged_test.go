@@ -22,6 +22,9 @@ func (a *simAir) forge() {
 	for range 1 + a.rng.IntN(5) {
 		m.Notices = append(m.Notices, a.forged())
 	}
+	if a.rng.IntN(8) == 0 {
+		m.Notices = nil // a greeting
+	}
 	if len(a.past) > 0 && a.rng.IntN(4) == 0 {
 		m = a.past[a.rng.IntN(len(a.past))] // said before
 	}

@@ -117,3 +117,9 @@ func TestThousandIdleNodes(t *testing.T) {
 		t.Errorf("%d exchanges with %d scripts in %v, when all is repaired", exchanges, scripts, idle)
 	}
 }
+
+// flush asks the core to reconcile all.
+func (n *simNode) flush() {
+	n.asked++
+	n.step(reconcile.Flush{ID: n.asked, All: true})
+}

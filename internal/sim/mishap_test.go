@@ -66,6 +66,6 @@ func (o *nodeOracle) stood(n *simNode, d int64) {
 	o.late += d
 	o.s.fleet.stalls[n.id] = append(o.s.fleet.stalls[n.id], clockJump{nb.stalled, d})
 	for _, sh := range nb.shares {
-		sh.top += float64(d)
+		sh.top, sh.latest = sh.top+float64(d), sh.latest+float64(d)
 	}
 }

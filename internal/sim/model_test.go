@@ -21,6 +21,7 @@ type modelRedis struct {
 	sets    map[string]*modelSet // by Redis' key: of nodes, of layouts
 	applied map[string]int64     // process → units applied, ever
 	back    map[string]int64     // process → operations that handed something back
+	refused map[refusedBack]bool // of these operations the process knows that they failed
 	credit  map[creditKey]int64
 	poison  map[string]bool
 	channel string // id of the channel of notices; empty: it has none
@@ -32,6 +33,14 @@ const keptFor = 1000
 
 // creditKey: how many units of a process the data of a key has in it.
 type creditKey struct{ process, key string }
+
+// refusedBack is an operation that was to hand something back. After a rollback, a stray copy of its
+// batch may do so.
+type refusedBack struct {
+	process string
+	nonce   uint64 // of its batch
+	op      int
+}
 
 type ledgerKey struct {
 	shard int
@@ -53,8 +62,10 @@ type modelSet struct {
 
 type modelLeakyBucket struct {
 	modelBirth
-	tat  arith.Span
-	gone int64 // when the key expires
+	tat     arith.Span
+	waiting int64 // until when callers wait who have booked ahead, µs
+	full    int64 // by this capacity or a larger one, µs
+	gone    int64 // when the key expires
 }
 
 type modelWindow struct {
@@ -91,7 +102,7 @@ func (b *modelBirth) merge(o report.State, now int64) (mine, theirs bool) {
 }
 
 func newModelRedis() *modelRedis {
-	m := &modelRedis{applied: map[string]int64{}, back: map[string]int64{}, poison: map[string]bool{}}
+	m := &modelRedis{applied: map[string]int64{}, back: map[string]int64{}, poison: map[string]bool{}, refused: map[refusedBack]bool{}}
 	m.wipe()
 	return m
 }
@@ -229,12 +240,13 @@ func (m *modelRedis) exec(now int64, process string, b *redisstore.Batch) rediss
 			rep.States = append(rep.States, report.State{Err: &limit.KeyError{Key: op.Key, Reason: "garbage"}, Booked: booked})
 			if rep.Verdict == redisstore.VerdictApplied {
 				e.failed = append(e.failed, i)
+				m.refused[refusedBack{process, b.Nonce, i}] = takesOff(op)
 			}
 			continue
 		}
 		if rep.Verdict == redisstore.VerdictApplied {
 			m.applied[process] += op.Units
-			if takesOff(op) {
+			if takesOff(op) && !m.refused[refusedBack{process, b.Nonce, i}] {
 				m.back[process]++
 			}
 			m.credit[creditKey{process, op.Key}] += op.Units
@@ -330,9 +342,15 @@ func (m *modelRedis) leakyBucket(now int64, op *report.Report, apply bool) repor
 			f.tat = f.tat.Max(arith.Of(op.Rule).Add(op.Known.Level, at))
 		}
 	}
-	back := op.Back != arith.Span{} && op.BackGen >= f.reset && at.Less(f.tat) && !op.BackTop.Less(arith.Of(op.Rule).Sub(f.tat, at))
+	back := op.Back != arith.Span{} && op.BackGen >= f.reset && at.Less(f.tat) && (f.waiting <= now/1000 || !op.BackTop.Less(arith.Of(op.Rule).Sub(f.tat, at)))
 	if apply && back {
 		f.tat = arith.Of(op.Rule).Sub(f.tat, op.Back)
+		left := arith.Of(op.Rule).Sub(f.tat, at)
+		above := max(left.NS/1000-f.full, 0)
+		if left.NS%1000 > 0 || left.Rem > 0 {
+			above++
+		}
+		f.waiting = min(f.waiting, now/1000+above)
 		f.renew(now)
 	}
 	forgiven := int64(0)
@@ -346,13 +364,24 @@ func (m *modelRedis) leakyBucket(now int64, op *report.Report, apply bool) repor
 			f.tat = arith.Of(op.Rule).Sub(f.tat, arith.Of(op.Rule).Cost(forgiven))
 		}
 	}
+	waiting, full := f.waiting, f.full
+	if apply && op.Waits > 0 {
+		if own := arith.Of(op.Rule).Full.NS / 1000; waiting <= now/1000 || own < full {
+			full = own
+		}
+		waiting = max(waiting, now/1000+(int64(op.Waits)+999)/1000)
+	}
 	st := report.State{Gen: f.gen, Born: f.born, Level: arith.Of(op.Rule).Diff(f.tat, at), Forgiven: forgiven}
+	if waiting > now/1000 {
+		st.Waiting = waiting
+	}
 	// A key is not made for a leaky bucket that is empty already, for a while if units came.
 	if op.Units > 0 {
 		at.NS -= m.slack * ms
 	}
 	empty := st.Gen == 0 && !at.Less(f.tat) && m.leakyAt(now, op.Key) != f
 	if apply && (op.Units > 0 || op.Restore || back) && !empty {
+		f.waiting, f.full = waiting, full
 		f.expire(now, m.slack, op.Rule)
 		m.leaky[op.Key] = f
 	} else if f.gen > 0 {
@@ -369,10 +398,11 @@ func (m *modelRedis) window(now int64, op *report.Report, apply bool) report.Sta
 		cur++ // a period that has begun does not end when the clock is set back
 	}
 	// Buckets ahead of the clock count as the current one.
-	n, last := map[int64]int64{}, map[int64]int64{}
+	n, last, moved := map[int64]int64{}, map[int64]int64{}, false
 	place := func(to map[int64]int64, b report.Bucket) {
 		came := int64(b.Last+time.Microsecond-1) / 1000 * 1000
 		if b.ID > cur {
+			moved = true
 			b.ID, came = cur, (now-arith.Of(op.Rule).Begins(cur))/1000*1000
 		}
 		if b.ID >= cur-kept && b.Units > 0 {
@@ -425,7 +455,7 @@ func (m *modelRedis) window(now int64, op *report.Report, apply bool) report.Sta
 		}
 	}
 	empty := len(n) == 0 && is.gen == 0 && m.windows[op.Key] != w
-	if apply && (op.Units > 0 || op.Restore || back) && !empty {
+	if apply && (op.Units > 0 || op.Restore || back || moved) && !empty {
 		m.windows[op.Key] = &modelWindow{modelBirth: is, buckets: n, last: last, gone: w.gone}
 		m.windows[op.Key].expire(now, m.slack, op.Rule)
 	} else if w.gen > 0 {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"testing"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
@@ -106,11 +107,41 @@ func (o *nodeOracle) repaired(bk *book, r *limit.Rule) bool {
 }
 
 // topUp keeps what a node knows of a leaky bucket at the most, by an answer that was given then.
+//
+// The node does not know when an answer was given, only that it was between sending and now. Until a faster
+// exchange has shown the server's clock it may take it to be of now. It keeps the later of this level and of
+// the one that it knew before, with what it has reported since: an answer below that may lack lost units. So
+// what a slow exchange adds stays, however exact later answers are, until it has leaked, units of others
+// are more than it, or a new generation begins:
+//
+//	latest = max(latest + reported, now + level as answered)
+//
+// It is no more than the duration of the exchange, and only makes the node stricter.
 // If its clock stands still, that leaks so much later.
-func (sh *share) topUp(op *report.Report, x *exchange, st report.State, given, stalled int64) {
-	told := float64(given-simStart) + float64(st.Level.NS) + float64(max(stalled-given, 0)) + 1
+func (sh *share) topUp(op *report.Report, x *exchange, st report.State, given, now, stalled int64) {
+	told := func(at int64) float64 {
+		return float64(max(at, stalled)-simStart) + float64(st.Level.NS) + 1
+	}
 	alone := float64(x.left-simStart) + float64(op.Ahead.NS) + float64(max(stalled-x.left, 0)) + 1
-	sh.top = max(sh.top+float64(op.Units)*unit(op.Rule), told, alone)
+	if st.Gen > sh.genMost {
+		sh.latest = 0
+	}
+	sh.top = max(sh.top+float64(op.Units)*unit(op.Rule), told(given), alone)
+	sh.latest = max(sh.latest+float64(op.Units)*unit(op.Rule), told(now), alone)
+}
+
+// given returns as of when, at the latest, a node takes an answer that was given at executed. It reads the
+// server's time in it by what it knows of that clock now. If it does not know the clock, or if the clock was set
+// after the answer, that may be any time until the answer came:
+//
+//	min(server's time - offset, now)
+//
+// where the offset has become less by as much as the clock was set back.
+func (o *nodeOracle) given(nb *nodeBook, shard int, executed int64) int64 {
+	if nb.blind[shard] != 0 || executed < o.s.serverOf(shard).jumped {
+		return o.s.now
+	}
+	return executed
 }
 
 // reportsAgain checks what a node reports again of a leaky bucket: no more than it was answered,
@@ -126,4 +157,41 @@ func (o *nodeOracle) reportsAgain(n *simNode, op *report.Report) {
 	if most := max(sh.top-float64(o.s.now-simStart), 0); level > most {
 		o.s.failf("%s: %s raises %v %q to %v, by what it was told and has reported it is at most %v", checkAgain, n.name, k.rule, k.key, op.Known.Level, time.Duration(most))
 	}
+}
+
+// What a slow answer adds to the level of a leaky bucket stays, and is allowed for. More is not.
+func TestSlowAnswerStays(t *testing.T) {
+	rule := limit.Must(limit.Funnel("f", 1_000_000, 10_000, time.Second))
+	k, stricter := oracleKey{rule, "key0"}, 0
+	for seed := range uint64(20) {
+		s := emptySim(nil, seed, Options{}, 1, []*limit.Rule{rule})
+		s.delay = 1 // each message takes up to 400 ms: the node has a wrong idea of the server's clock
+		n := s.addNode(Options{})
+		s.run(time.Second)
+		n.take(k.key, rule, 500_000)
+		s.run(3 * time.Second)
+		s.delay = 0
+		s.run(5 * time.Second)
+		n.flush() // the answer to it is exact
+		s.run(2 * time.Second)
+		agrees := func() (failure string) {
+			defer func() {
+				if f, ours := recover().(simFailure); ours {
+					failure = f.msg
+				}
+			}()
+			s.agreedOn(n, k)
+			return ""
+		}
+		if failure := agrees(); failure != "" {
+			t.Errorf("seed %d: %s", seed, failure)
+		}
+		if s.oracle.nodes[n].shares[k].latest = 0; agrees() != "" {
+			stricter++
+		}
+	}
+	if stricter == 0 {
+		t.Error("no answer was slow enough to matter")
+	}
+	t.Logf("%d of 20 nodes are stricter than Redis", stricter)
 }

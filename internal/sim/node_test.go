@@ -9,6 +9,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/reconcile"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -41,6 +42,7 @@ type simNode struct {
 	dead     bool
 	admitted int64
 	refunded int64           // handed back
+	owes     []owed          // of that, what its counters subtract with a later answer
 	made     int             // counters
 	flushed  map[uint64]bool // by the id of a flush that has ended, whether all was booked
 	asked    uint64          // flushes asked for
@@ -157,6 +159,7 @@ func (n *simNode) step(ev reconcile.Event) {
 		return
 	}
 	effects := slices.Clone(n.core.Step(n.pace(), n.time(), ev))
+	n.subtracted()
 	n.looked = false
 	for _, e := range effects {
 		switch e := e.(type) {
@@ -203,6 +206,7 @@ func (n *simNode) schedule() {
 
 // sendBatches plays a pipeline: its batches by server.
 func (n *simNode) sendBatches(e reconcile.Send) {
+	began := n.s.now
 	outcomes := make([]redisstore.Outcome, len(e.Batches))
 	tries := make([]*exchange, len(e.Batches))
 	byServer := make([][]int, len(n.s.servers))
@@ -224,6 +228,9 @@ func (n *simNode) sendBatches(e reconcile.Send) {
 		parts = append(parts, &part{
 			server: v, steps: len(list),
 			run: func(i int) {
+				if v.copies && v.lost > began && slices.ContainsFunc(e.Batches[list[i]].Ops, func(op report.Report) bool { return takesOff(&op) }) {
+					return // no record is left that prevents it, and no connection delivers such a copy
+				}
 				out := v.exec(n, e.Batches[list[i]])
 				if i == len(list)-1 && len(e.Notices) > 0 {
 					publishErr = n.s.air.publish(n, e.Channel, reconcile.Message{Node: n.core.Node(), Notices: e.Notices}, 0)
@@ -420,13 +427,38 @@ func (n *simNode) takeAtMost(key string, rule *limit.Rule, units int64) {
 // refund hands units back.
 func (n *simNode) refund(key string, rule *limit.Rule, units int64) {
 	k := oracleKey{rule, key}
-	back, taken, ok := n.counter(k).Refund(n.time(), units, n.rule(rule))
+	c := n.counter(k)
+	before := c.Owed()
+	back, taken, ok := c.Refund(n.time(), units, n.rule(rule))
+	later := c.Owed() - before
 	if !ok || back < 0 || back > taken || taken > units {
 		n.s.failf("%d units handed back, and %d taken off, of %d", back, taken, units)
 	}
 	n.refunded += back
-	n.s.oracle.refunded(n, k, taken) // it counts every unit in full
+	if later > 0 {
+		n.owes = append(n.owes, owed{k, c, before + later, later})
+	}
+	n.s.oracle.refunded(n, k, taken-later) // it counts every unit in full
 	n.wakeUp()
+}
+
+// owed is what a counter that owed so many units subtracts with a later answer.
+type owed struct {
+	k     oracleKey
+	c     *counter.Counter
+	total int64
+	units int64
+}
+
+// subtracted notes what counters have subtracted meanwhile: all that they owed, at once.
+func (n *simNode) subtracted() {
+	n.owes = slices.DeleteFunc(n.owes, func(o owed) bool {
+		if o.c.Owed() >= o.total {
+			return false
+		}
+		n.s.oracle.refunded(n, o.k, o.units)
+		return true
+	})
 }
 
 // counter returns the counter of a key, a new one if there is none.
@@ -457,38 +489,11 @@ func (n *simNode) forgetIdle() {
 	order, keys := n.order, n.keys
 	n.order, n.keys = nil, nil
 	for i, c := range order {
-		if _, ok := c.Drop(counter.Partial, n.time()); ok {
+		if _, ok := c.Drop(counter.Used, n.time()); ok {
 			delete(n.counters, keys[i])
 			n.s.oracle.dropped(n, keys[i])
 		} else {
 			n.order, n.keys = append(n.order, c), append(n.keys, keys[i])
 		}
 	}
-}
-
-// flush asks the core to reconcile all.
-func (n *simNode) flush() {
-	n.asked++
-	n.step(reconcile.Flush{ID: n.asked, All: true})
-}
-
-// handedBack returns how many operations have handed something back, or may have.
-func (n *simNode) handedBack() int64 {
-	return n.stats.Returned.Load() + int64(n.stats.GivenUp.Load())
-}
-
-// unanswered returns how many operations are under way that hand something
-// back.
-func (n *simNode) unanswered() (sum int) {
-	for _, sh := range n.look().Shards {
-		sum += sh.Flight.Refunds
-	}
-	return sum
-}
-
-func (n *simNode) unsynced() (sum int64) {
-	for _, c := range n.order {
-		sum += c.Unsynced()
-	}
-	return sum
 }

@@ -217,14 +217,11 @@ func (o *nodeOracle) answered(n *simNode, x *exchange, r redisstore.Reply) {
 	if r.Verdict != redisstore.VerdictApplied && r.Verdict != redisstore.VerdictDuplicate {
 		return
 	}
-	given := x.executed
-	if nb.blind[x.b.Shard] != 0 {
-		given = o.s.now // it may take the answer for so new, as it does not know the server's clock
-	}
+	given := o.given(nb, x.b.Shard, x.executed)
 	for i := range x.b.Ops {
 		op, st := &x.b.Ops[i], r.States[i]
 		if op.Rule.Algorithm() == limit.AlgorithmFunnel {
-			nb.shares[o.index[op.Key]].topUp(op, x, st, given, nb.stalled)
+			nb.shares[o.index[op.Key]].topUp(op, x, st, given, o.s.now, nb.stalled)
 		}
 		if st.Err == nil {
 			k := o.index[op.Key]
@@ -303,9 +300,8 @@ func (o *nodeOracle) heard(n *simNode, k oracleKey, done redisstore.Renewed, at,
 	sh := o.nodes[n].shares[k]
 	nb := o.nodes[n]
 	o.s.fleet.forget(n, k)
+	sh.topUp(&report.Report{Rule: k.rule}, &exchange{left: at}, done.State, o.s.now, o.s.now, nb.stalled) // as of when it hears
 	sh.genMost, sh.born = max(sh.genMost, done.State.Gen), max(sh.born, done.State.Born)
-	still := max(nb.stalled-o.s.now, 0)                                                  // its clock does not go on before
-	sh.top = max(sh.top, float64(o.s.now+still-simStart)+float64(done.State.Level.NS)+1) // as of when it hears
 	if done.State.Gen <= sh.gen || at < o.books[k].server.jumped || at < nb.jumped || nb.blind[o.books[k].shard] != 0 {
 		sh.forget()
 		sh.gen = max(sh.gen, done.State.Gen)

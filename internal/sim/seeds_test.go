@@ -201,6 +201,9 @@ func (s *sim) agreedOn(n *simNode, k oracleKey) {
 	rule := n.rule(k.rule)
 	off := 10*ms + s.stays()
 	low, high := bk.server.remaining(bk.name, rule, -off), bk.server.remaining(bk.name, rule, off)
+	if rule.Algorithm() == limit.AlgorithmFunnel { // what a slow answer has added may still count: see topUp
+		low = min(low, max(rule.Limit()-int64(math.Ceil((s.oracle.nodes[n].shares[k].latest-float64(s.now-simStart))/unit(rule))), 0))
+	}
 	if res.Remaining < low-1 || res.Remaining > high+1 {
 		s.failf("I5: %s says that %d of %v %q remain; by what Redis has it is %d to %d", n.name, res.Remaining, k.rule, k.key, low, high)
 	}
@@ -297,22 +300,27 @@ func TestSimNotices(t *testing.T) {
 //
 // Fault 104: what Redis decides is exact, is booked once, and lost nowhere.
 func TestSimExact(t *testing.T) {
-	simSeeds(t, nil, seedRange(*simSeed, *simRuns), (*sim).withExact)
+	simSeeds(t, nil, append(seedRange(*simSeed, *simRuns), keptExact...), (*sim).withExact)
 }
 
-// TestSimExactScripts is the same with the real scripts beside the model. Nothing is charged: Redis counts
-// up to 2^53 units in a bucket, and the model does not stop there.
+// keptExact are seeds that once failed: an answer that was put off came after a later one, a loss was counted
+// twice, a copy handed units back again, a key that a notice refused was not asked for, as a refund had leaked, an
+// answer was from before the clock was set, a copy accepted the number before that of a refund,
+// a flight that Redis was to accept got another number while an attempt was under way.
+var keptExact = []uint64{2359, 841316, 9968, 51142, 31336, 31514, 32358, 34542, 20261129332, 20261129430, 20261129465, 20261130552}
+
+// TestSimExactScripts is the same with the real scripts beside the model.
 func TestSimExactScripts(t *testing.T) {
 	oneGoroutine(t)
 	if strconv.IntSize < 64 {
 		t.Skip("the embedded Redis answers integers that fit into an int: needs 64 bits")
 	}
-	simSeeds(t, miniHost, seedRange(*simSeed, max(*simRuns/20, limittest.Cases(3, 2))), (*sim).withExact, (*sim).withoutCharges)
+	simSeeds(t, miniHost, seedRange(*simSeed, max(*simRuns/20, limittest.Cases(3, 2))), (*sim).withExact)
 }
 
 // TestSimExactRealScripts is the same with a redis-server.
 func TestSimExactRealScripts(t *testing.T) {
-	simSeeds(t, realHost(t), seedRange(*simSeed, max(*simRuns/20, limittest.Cases(3, 2))), (*sim).withExact, (*sim).withoutCharges)
+	simSeeds(t, realHost(t), seedRange(*simSeed, max(*simRuns/20, limittest.Cases(3, 2))), (*sim).withExact)
 }
 
 // TestSimScripts plays seeds with the real scripts beside the model: whatever

@@ -20,6 +20,7 @@ type share struct {
 	freshAt    int64   // by an exact call it may have heard then that nothing is new
 	base       float64 // TAT as answered
 	top        float64 // and at the most, as the node knows it: see reportsAgain
+	latest     float64 // and if each answer is as late as it can be: see topUp
 	answeredAt int64   // when the last answer was given; 0: never
 	asked      int64   // when the node was asked last
 	busy       int64   // since when it has been asked without a pause
