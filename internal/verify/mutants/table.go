@@ -5,7 +5,7 @@ import "slices"
 // table returns all mutants: which test catches which.
 func table() []mutant {
 	return slices.Concat(
-		onceMutants, slowMutants, serverMutants, viewMutants, syncMutants, outageMutants, beatMutants, callMutants, pathMutants, leaseMutants, grantMutants, indexMutants, bucketMutants, generationMutants, refundMutants, clockMutants, scriptMutants,
+		onceMutants, slowMutants, serverMutants, viewMutants, syncMutants, outageMutants, beatMutants, callMutants, pathMutants, leaseMutants, grantMutants, indexMutants, memoryMutants, bucketMutants, generationMutants, refundMutants, clockMutants, scriptMutants,
 		memberMutants, noticeMutants, companyMutants, announceMutants,
 		misuseMutants, conflictMutants, clientMutants, permissionMutants, logMutants,
 		debtMutants, chargeMutants, combinedMutants, exemptMutants, exactMutants, distanceMutants,

@@ -158,8 +158,8 @@ var callMutants = []mutant{
 		name:   "set-unseen",
 		breaks: "What was set does not count on the node that has set it if it did not know the key.",
 		at:     "internal/table Table.Renew",
-		old:    "t.with(key, rule, now, true, func(c *counter.Counter) bool {\n\t\treturn !c.IsShared()",
-		new:    "t.with(key, rule, now, false, func(c *counter.Counter) bool {\n\t\treturn !c.IsShared()",
+		old:    `t.with(key, rule, now, always, func(c *counter.Counter) bool { return c.Renew(`,
+		new:    `t.with(key, rule, now, never, func(c *counter.Counter) bool { return c.Renew(`,
 		by:     hybrid("TestSetOfAnUnknownKey"),
 	},
 	{
@@ -293,9 +293,9 @@ var callMutants = []mutant{
 	{
 		name:   "close-waits-for-any-client",
 		breaks: "Shutdown lasts as long as a client which ignores the end of its context.",
-		at:     "hybrid driver.close",
-		old:    "case <-ctx.Done():\n\t\tselect {",
-		new:    "case <-context.Background().Done():\n\t\tselect {",
+		at:     "hybrid waitFor",
+		old:    "case <-ctx.Done():",
+		new:    "case <-context.Background().Done():",
 		by:     hybrid("TestCloseWithAClientThatNeverGivesUp"),
 	},
 	{

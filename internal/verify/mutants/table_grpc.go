@@ -6,17 +6,17 @@ var grpcMutants = []mutant{
 	{
 		name:   "a-peer-has-all-its-network",
 		breaks: "Each IPv6 address is a peer of its own.",
-		at:     "adapter/grpclimit peerBits",
-		old:    `const peerBits = 64`,
-		new:    `const peerBits = 128`,
+		at:     "adapter/grpclimit peerKey",
+		old:    `address.Key(addr, address.Bits)`,
+		new:    `address.Key(addr, 2*address.Bits)`,
 		by:     grpclimit("TestPeer"),
 	},
 	{
 		name:   "mapped-peers-are-ipv6",
 		breaks: "::ffff:192.0.2.1 is another peer than 192.0.2.1, and all such peers are one.",
-		at:     "adapter/grpclimit peerKey",
-		old:    `if addr = addr.Unmap(); addr.Is4() {`,
-		new:    `if addr.Is4() {`,
+		at:     "internal/address Client",
+		old:    `a = a.WithZone("").Unmap()`,
+		new:    `a = a.WithZone("")`,
 		by:     grpclimit("TestPeer"),
 	},
 	{

@@ -37,9 +37,25 @@ var httpMutants = []mutant{
 	{
 		name:   "mapped-addresses-are-ipv6",
 		breaks: "A client has one key by IPv4 and another by IPv4-mapped IPv6.",
-		at:     "adapter/httplimit parseNode",
-		old:    "\ta, err := netip.ParseAddr(s)\n\tif err != nil {\n\t\treturn netip.Addr{}\n\t}\n\treturn a.WithZone(\"\").Unmap()",
-		new:    "\ta, err := netip.ParseAddr(s)\n\tif err != nil {\n\t\treturn netip.Addr{}\n\t}\n\treturn a.WithZone(\"\")",
+		at:     "internal/address Parse",
+		old:    `return a.WithZone("").Unmap(), true`,
+		new:    `return a.WithZone(""), true`,
+		by:     httplimit("TestForwardedFor"),
+	},
+	{
+		name:   "translated-clients-are-one",
+		breaks: "All clients of IPv4 behind a translator share one limit.",
+		at:     "internal/address Client",
+		old:    `high == 0x0064_ff9b_0000_0000 &&`,
+		new:    `high == 0x0064_ff9c_0000_0000 &&`,
+		by:     httplimit("TestForwardedFor"),
+	},
+	{
+		name:   "an-empty-element-is-a-hop",
+		breaks: "A comma at the end of a list makes the proxy the client.",
+		at:     "adapter/httplimit hops.next",
+		old:    `case element == "":`,
+		new:    `case element == " ":`,
 		by:     httplimit("TestForwardedFor"),
 	},
 	{
@@ -220,10 +236,10 @@ var httpMutants = []mutant{
 	},
 	{
 		name:   "one-lost-count",
-		breaks: "Two goroutines that count at the same time count once.",
-		at:     "adapter/internal/settle Count",
-		old:    `m.units.Add(n)`,
-		new:    `m.units.Store(n + m.units.Load()/2)`,
+		breaks: "What is counted replaces what was counted before.",
+		at:     "adapter/internal/settle Meter.add",
+		old:    `m.units += n`,
+		new:    `m.units = n + m.units/2`,
 		by:     httplimit("TestSettleSumsAreExact"),
 	},
 	{

@@ -75,7 +75,7 @@ var conflictMutants = []mutant{
 		name:   "all-names-remembered",
 		breaks: "What is remembered of the names of rules has no bound.",
 		at:     "internal/rulenames Names.entry",
-		old:    `	if n.known.Load() >= maxNames {`,
+		old:    `	if n.known.Load() >= maxNames || madeUp && n.made.Load() >= maxMadeUp {`,
 		new:    `	if n.known.Load() < 0 {`,
 		by:     rulenames("TestConflictsAreBounded"),
 	},
@@ -122,16 +122,16 @@ var logMutants = []mutant{
 		at:     "hybrid throttle.admit",
 		old:    `	t.full = max(t.full, now) + logEvery`,
 		new:    `	t.full = max(t.full, now)`,
-		by:     hybrid("TestLostRepliesAndTheLog"),
+		by:     hybrid("TestThrottle"),
 	},
 	{
 		name:   "the-latest-state-untold",
 		breaks: "A state whose line was one too many is never logged.",
 		at:     "hybrid notifier.logState",
-		old: `		n.late = &s
+		old: `	n.late = &s
 `,
 		new: ``,
-		by:  hybrid("TestLostRepliesAndTheLog"),
+		by:  hybrid("TestRefusedMidRun"),
 	},
 	{
 		name:   "an-outage-from-the-start",
@@ -144,12 +144,10 @@ var logMutants = []mutant{
 	{
 		name:   "operators-are-warned",
 		breaks: "A wrong password is logged as if it could pass by itself.",
-		at:     "hybrid notifier.logState",
-		old: `		level = slog.LevelError
-	case`,
-		new: `		level = slog.LevelWarn
-	case`,
-		by: hybrid("TestOperatorsAreToldByErrors"),
+		at:     "hybrid notifier.logOutage",
+		old:    `		level = slog.LevelError`,
+		new:    `		level = slog.LevelWarn`,
+		by:     hybrid("TestOperatorsAreToldByErrors"),
 	},
 	{
 		name:   "broken-each-time",

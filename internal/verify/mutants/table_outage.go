@@ -77,13 +77,14 @@ var outageMutants = []mutant{
 		by:     sim(300),
 	},
 	{
-		name:   "urgent-queue-is-forgotten",
-		breaks: "What waited urgently when Redis went away is dropped.",
-		at:     "internal/reconcile Machine.reached",
-		old:    `s.normal, s.normalAt, s.retry, s.missed = nil, 0, 0, true`,
-		new: `s.normal, s.normalAt, s.retry, s.missed = nil, 0, 0, true
-		s.urgent, s.urgentAt = nil, 0`,
-		by: simulated("TestUrgentAfterAnOutage"),
+		name:   "urgent-no-more",
+		breaks: "A counter that was collected from another queue is never urgent again.",
+		at:     "internal/counter Counter.Collect",
+		old:    `if c.unmark(inUrgent); from == Normal {`,
+		new: `if from == Urgent {
+		c.unmark(inUrgent)
+	} else {`,
+		by: counters("TestReportOvertakes"),
 	},
 	{
 		name:   "one-stall-is-many-failures",
@@ -249,9 +250,17 @@ var distanceMutants = []mutant{
 		name:   "longer-at-once",
 		breaks: "Of a server that has answered before the second attempt already waits longer.",
 		at:     "internal/reconcile Machine.beatDeadline",
-		old:    `late -= patient`,
-		new:    `late -= 0 * patient`,
+		old:    `c.beats.unanswered-patient`,
+		new:    `c.beats.unanswered-0*patient`,
 		by:     reconcile("TestDeadlines"),
+	},
+	{
+		name:   "hurry-at-the-start",
+		breaks: "The first call has no more time than any other, so that a start far from Redis is an outage.",
+		at:     "internal/reconcile Machine.beatDeadline",
+		old:    `v.health == starting`,
+		new:    `v.health == starting && false`,
+		by:     hybrid("TestStartFarAwayIsNoOutage"),
 	},
 	{
 		name:   "deadline-without-end",

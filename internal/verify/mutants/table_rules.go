@@ -190,7 +190,7 @@ var exemptMutants = []mutant{
 	{
 		name:   "all-ranges-are-asked",
 		breaks: "A look-up asks one range after another.",
-		at:     "adapter/internal/ranges Table.Find",
+		at:     "adapter/internal/ranges Table.find",
 		old:    `mid := int(uint(low+high) / 2)`,
 		new:    `mid := low`,
 		by:     rangetable("TestFindIsFast"),
@@ -206,9 +206,9 @@ var exemptMutants = []mutant{
 	{
 		name:   "a-user-called-as-an-address",
 		breaks: "A key is read as an address although the file does not say so.",
-		at:     "adapter/rules Set.rangeOf",
-		old:    `case !r.addressed:`,
-		new:    `case !r.addressed && q.Key == "":`,
+		at:     "adapter/rules Set.matches",
+		old:    `if r.addressed {`,
+		new:    `if r.addressed || q.Key != "" {`,
 		by:     rulesfile("TestForRequest"),
 	},
 	{

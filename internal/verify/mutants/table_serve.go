@@ -222,9 +222,17 @@ var serveMutants = []mutant{
 		name:   "plans-for-redis-clients-alone",
 		breaks: "A named rule is that of the file, whatever plan and overrides the key has.",
 		at:     "cmd/hybridlimit/internal/server/byname Decider.by",
-		old:    `d.Rules().For(name, key)`,
-		new:    `d.Rules().Rule(name)`,
+		old:    `set.For(name, key)`,
+		new:    `set.Rule(name)`,
 		by:     checks("TestNamedRules"),
+	},
+	{
+		name:   "a-port-makes-another-client",
+		breaks: "The server counts an address under the text that was sent.",
+		at:     "cmd/hybridlimit/internal/server/byname Decider.by",
+		old:    `counted, err := set.CounterKey(name, key)`,
+		new:    `counted, err := key, error(nil)`,
+		by:     resp("TestKeysThatAreAddresses"),
 	},
 	{
 		name:   "named-looks-at-old-news",
@@ -289,5 +297,13 @@ var serveMutants = []mutant{
 		old:    `.Load(c.Rules); err != nil {`,
 		new:    `.Load(c.Rules); err != nil && c.Rules == "" {`,
 		by:     cli("TestServeRefusesABadFileFirst"),
+	},
+	{
+		name:   "an-idle-end-fails",
+		breaks: "The end in an outage is a failure although nothing is lost.",
+		at:     "hybrid driver.close",
+		old:    `if !lost {`,
+		new:    `if false {`,
+		by:     hybrid("TestCloseWithNothingToReport"),
 	},
 }

@@ -22,8 +22,8 @@ var viewMutants = []mutant{
 		name:   "no-raise-after-a-loss",
 		breaks: "After a loss the nodes do not say what they knew.",
 		at:     "internal/counter Counter.Report",
-		old:    `c.is(restoring) && c.born != noAnswer; rep.Restore`,
-		new:    `c.is(restoring) && c.born < noAnswer; rep.Restore`,
+		old:    `c.is(restoring) && c.isAnsweredLocked(); rep.Restore`,
+		new:    `c.is(restoring) && !c.isAnsweredLocked(); rep.Restore`,
 		by:     sim(300),
 	},
 	{

@@ -191,14 +191,6 @@ var bucketMutants = []mutant{
 		by:     counters("TestWindowsChangeRules"),
 	},
 	{
-		name:   "no-room-in-any-mode",
-		breaks: "What is admitted to keys without room does not count for more when an outage begins.",
-		at:     "internal/counter Counter.Follow",
-		old:    `c.setMode(link.Part(-1).mode.Load())`,
-		new:    ``,
-		by:     tables("TestOverflowKeepsItsMultiplier"),
-	},
-	{
 		name:   "the-oldest-bucket-counts-once",
 		breaks: "In an outage the units of the oldest bucket count as if this node were alone.",
 		at:     "internal/algorithm Window.Fits",
