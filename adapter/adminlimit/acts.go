@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"mime"
 	"net/http"
+	"net/url"
 	"strconv"
 
 	"github.com/hybridlimit/hybridlimit/internal/escape"
@@ -49,11 +50,12 @@ func (p *Page) post(w http.ResponseWriter, r *http.Request, what string, isJSON 
 		wrong(http.StatusBadRequest, "the form cannot be read")
 		return
 	}
-	if !r.PostForm.Has("key") && r.PostForm.Get("do") != "reload" {
-		wrong(http.StatusBadRequest, "the form has no key")
+	key, err := keyOf(r.PostForm)
+	if err != nil && r.PostForm.Get("do") != "reload" {
+		wrong(http.StatusBadRequest, err.Error())
 		return
 	}
-	name, plan, key := r.PostForm.Get("rule"), r.PostForm.Get("plan"), r.PostForm.Get("key")
+	name, plan := r.PostForm.Get("rule"), r.PostForm.Get("plan")
 	if what == "act" {
 		done, err := p.act(r.Context(), r.PostForm.Get("do"), name, plan, key, r.PostForm.Get("used"), who)
 		if err != nil {
@@ -69,6 +71,22 @@ func (p *Page) post(w http.ResponseWriter, r *http.Request, what string, isJSON 
 		return
 	}
 	say(http.StatusOK, shown{Look: l})
+}
+
+// keyOf returns the key of a form: "key" has it as it is, and "exact" in quotes as in Go, since a
+// browser changes bytes that are no text.
+func keyOf(form url.Values) (string, error) {
+	if exact := form.Get("exact"); exact != "" {
+		key, err := strconv.Unquote(exact)
+		if err != nil {
+			return "", errors.New("the key is not in quotes as in Go")
+		}
+		return key, nil
+	}
+	if !form.Has("key") {
+		return "", errors.New("the form has no key")
+	}
+	return form.Get("key"), nil
 }
 
 // keysHidden answers whoever asks for keys that are not shown.
@@ -101,12 +119,13 @@ func (p *Page) admit(w http.ResponseWriter, r *http.Request, what string) (who s
 }
 
 // act changes something, and returns what was done.
-func (p *Page) act(ctx context.Context, do, name, plan, key, used, who string) (done string, err error) {
+func (p *Page) act(ctx context.Context, do, name, plan, key, used, who string) (done string, failed error) {
 	attrs := []slog.Attr{slog.String("who", who), slog.String("act", do)}
 	switch do {
 	case "reset", "set":
 		n := int64(0)
 		if do == "set" {
+			var err error
 			if n, err = strconv.ParseInt(used, 10, 64); err != nil {
 				return "", errors.New("the number of used units is not a number")
 			}
@@ -114,31 +133,32 @@ func (p *Page) act(ctx context.Context, do, name, plan, key, used, who string) (
 		if name == "" {
 			return "", errors.New("an act needs the name of a rule")
 		}
-		choices := p.choices(name, plan, key)
-		if len(choices) == 0 {
-			return "", errNoRule
+		choices, err := p.choices(name, plan, key)
+		if err != nil {
+			return "", err
 		}
 		if choices[0].rule == limit.Unlimited() {
 			return "", errors.New("nothing limits this key")
 		}
-		err = p.lim.Set(ctx, key, choices[0].rule, n)
+		key = choices[0].key
+		failed = p.lim.Set(ctx, key, choices[0].rule, n)
 		attrs = append(attrs, slog.String("rule", name), slog.String("key", escape.Quote(key)), slog.Int64("used", n))
 		done = fmt.Sprintf("%s of %s: %s used now, for all nodes.", escape.Quote(key), escape.Quote(name), many(n, "unit is", "units are"))
 	case "reload":
 		if p.o.Rules == nil {
 			return "", errors.New("there is no rules file")
 		}
-		err, done = p.o.Rules.Reload(), "The rules file was read again."
+		failed, done = p.o.Rules.Reload(), "The rules file was read again."
 	default:
 		return "", errors.New("there is no such act: reset, set, reload")
 	}
-	if err != nil {
-		attrs = append(attrs, slog.String("err", err.Error()))
+	if failed != nil {
+		attrs = append(attrs, slog.String("err", failed.Error()))
 	}
 	p.keys.forget() // who has changed something sees it
 	p.rows.forget()
 	p.log(ctx, "adminlimit: act", attrs...)
-	return done, err
+	return done, failed
 }
 
 // log writes a line, to the default logger if there is no other.

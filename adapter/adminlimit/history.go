@@ -73,7 +73,7 @@ func (h *history) add(is hybrid.Stats, mode hybrid.Mode) hybrid.Mode {
 	defer h.mu.Unlock()
 	was := &h.last
 	s := sample{
-		Time: time.Unix(0, int64(clock.System{}.Now())).UTC(), Mode: mode, Pending: max(is.PendingUnits, 0),
+		Time: time.Unix(0, int64(clock.System{}.Now()+clock.System{}.Ahead())).UTC(), Mode: mode, Pending: max(is.PendingUnits, 0),
 		Admitted: since(is.Allowed.Total()+is.WouldRefuse, was.Allowed.Total()+was.WouldRefuse),
 		Refused:  since(is.Denied.Total(), was.Denied.Total()),
 		Failures: since(is.Failures, was.Failures),

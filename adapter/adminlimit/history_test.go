@@ -112,9 +112,34 @@ func TestGate(t *testing.T) {
 }
 
 func TestSpans(t *testing.T) {
-	for seconds, want := range map[float64]string{0: "0 s", 0.01: "0.1 s", 1.25: "1.3 s", 60: "60 s", 60.5: "1m1s", 3516.02: "58m37s", 1e300: "277777h46m40s"} {
+	for seconds, want := range map[float64]string{0: "0 s", 0.00037: "0.4 ms", 0.01: "10 ms", 1.25: "1.3 s", 60: "60 s", 60.5: "1m1s", 3516.02: "58m37s", 1e300: "277777h46m40s"} {
 		if is := span(seconds); is != want {
 			t.Errorf("%v: %q, want %q", seconds, is, want)
 		}
+	}
+}
+
+// A few seconds far above all others do not flatten a plot: they are cut off, and their figure is said.
+func TestScaleOfAPlot(t *testing.T) {
+	spiky := make([]sample, samples)
+	for i := range spiky {
+		spiky[i].Exchange = 0.002
+	}
+	spiky[300].Exchange = 9.962
+	p := plotsOf(spiky)[2]
+	if p.Top != "6 ms" || p.Peak != "9962 ms" || !strings.Contains(p.Summary, "at most 9962 ms in the last ten minutes") {
+		t.Errorf("scale %s, peak %s, %s", p.Top, p.Peak, p.Summary)
+	}
+	if points := strings.Fields(p.Lines[0].Points); points[300] != "300,2" || points[299] != "299,54" {
+		t.Errorf("a spike is at %s, beside %s", points[300], points[299])
+	}
+	for i := range spiky { // a step is no spike
+		spiky[i].Exchange = 0.002
+		if i > 500 {
+			spiky[i].Exchange = 0.1
+		}
+	}
+	if p := plotsOf(spiky)[2]; p.Top != "100 ms" || p.Peak != "" {
+		t.Errorf("scale %s, peak %s", p.Top, p.Peak)
 	}
 }

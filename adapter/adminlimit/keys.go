@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/escape"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -19,7 +20,8 @@ const lookWithin = time.Second
 
 // keyRow says how a key is decided.
 type keyRow struct {
-	Key       string  `json:"key"` // of more than 256 bytes the SHA-256 sum
+	Key       string  `json:"key"`                 // of more than 256 bytes the SHA-256 sum
+	Exact     string  `json:"key_exact,omitempty"` // in quotes as in Go, if JSON cannot have it as it is
 	Rule      string  `json:"rule"`
 	Allowed   bool    `json:"allowed"` // whether a check for one unit would be admitted
 	Limit     int64   `json:"limit"`
@@ -54,6 +56,7 @@ type answer struct {
 	Latest   string `json:"latest_rule,omitempty"` // of the latest check, if that had another limit
 	InMemory bool   `json:"in_memory"`
 	Why      string `json:"why"`
+	Class    string `json:"-"`               // of the page: admitted, refused, or not so in Redis
 	Redis    *redis `json:"redis,omitempty"` // what Redis says now; nil: it was not asked
 }
 
@@ -75,7 +78,7 @@ func rowOf(e hybrid.Explanation) keyRow {
 	r := keyRow{
 		Key: e.Key, Rule: e.Rule.Name(), Allowed: e.Result.Allowed && !e.Result.WouldRefuse, Limit: e.Result.Limit, Remaining: e.Result.Remaining,
 		Known: e.Known, Pending: e.Pending, Source: e.Result.Source.String(), Answered: utc(e.Answered), Notice: utc(e.Notice), NoticeUntil: utc(e.NoticeUntil),
-		Quarantined: e.Quarantined,
+		Quarantined: e.Quarantined, Exact: escape.Exact(e.Key),
 	}
 	r.Retry, r.Never = seconds(e.Result.RetryAfter)
 	return r
@@ -114,10 +117,12 @@ type choice struct {
 	name string // of a key that nothing limits, too
 	rule *limit.Rule
 	says string
+	key  string // under which it counts
 }
 
-// choices returns the rules under which a key is looked up: that of a name or, without one, all.
-func (p *Page) choices(name, plan, key string) (list []choice) {
+// choices returns the rules under which a key is looked up: that of a name or, without one, all that it may
+// be a key of.
+func (p *Page) choices(name, plan, key string) (list []choice, err error) {
 	inFile := map[string]bool{}
 	if p.o.Rules != nil {
 		for _, n := range p.o.Rules.Names() {
@@ -125,54 +130,65 @@ func (p *Page) choices(name, plan, key string) (list []choice) {
 				continue
 			}
 			rule, says := p.o.Rules.Lookup(n, plan, key)
+			counted, err := p.o.Rules.CounterKey(n, key)
+			if err != nil && name != "" {
+				return nil, err
+			} else if err != nil {
+				continue
+			}
 			for _, part := range rule.Parts() { // each is counted by itself
 				inFile[part.Name()] = true
-				list = append(list, choice{n, part, says})
+				list = append(list, choice{n, part, says, counted})
 			}
 			if rule != nil && rule.Parts() == nil {
-				list = append(list, choice{n, rule, says})
+				list = append(list, choice{n, rule, says, counted})
 			}
 		}
 	}
 	for _, rule := range p.lim.Rules() {
 		if (name == "" || rule.Name() == name) && !inFile[rule.Name()] {
-			list = append(list, choice{name: rule.Name(), rule: rule})
+			list = append(list, choice{name: rule.Name(), rule: rule, key: key})
 		}
 	}
-	return list
+	if len(list) == 0 && name+plan != "" {
+		return nil, errNoRule
+	}
+	return list, nil
 }
 
 // lookUp explains a key. Without the name of a rule it is explained under all rules under which it
-// is in memory, or counts in Redis. It asks Redis once.
+// is in memory, or counts in Redis. It asks Redis once, and once more if some rules count addresses.
 func (p *Page) lookUp(ctx context.Context, name, plan, key string) (*look, error) {
 	l := &look{Key: key, Plan: plan, Found: []answer{}}
-	choices := p.choices(name, plan, key)
-	if len(choices) == 0 && name+plan != "" {
-		return nil, errNoRule
-	}
-	says, rules := map[*limit.Rule]string{}, []*limit.Rule{}
-	for _, c := range choices {
-		if says[c.rule] = c.says; c.rule == limit.Unlimited() {
-			l.add(answer{keyRow: keyRow{Key: key, Rule: c.name, Allowed: true}, Text: "unlimited", Says: c.says, Why: hybrid.Explanation{Rule: c.rule}.String()})
-		} else {
-			rules = append(rules, c.rule)
-		}
-	}
-	if len(rules) == 0 {
-		return l, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, lookWithin)
-	defer cancel()
-	found, err := p.lim.Explain(ctx, key, rules...)
+	choices, err := p.choices(name, plan, key)
 	if err != nil {
 		return nil, err
 	}
-	for _, e := range found {
-		if s := e.Redis; s != nil && s.Err != nil {
-			l.Err = wordsOf(s.Err)
+	says, rules, keys := map[*limit.Rule]string{}, map[string][]*limit.Rule{}, []string{}
+	for _, c := range choices {
+		if says[c.rule] = c.says; c.rule == limit.Unlimited() {
+			l.add(answer{keyRow: keyRow{Key: key, Rule: c.name, Allowed: true}, Text: "unlimited", Says: c.says, Class: "done", Why: hybrid.Explanation{Rule: c.rule}.String()})
+		} else {
+			if rules[c.key] == nil {
+				keys = append(keys, c.key)
+			}
+			rules[c.key] = append(rules[c.key], c.rule)
 		}
-		if name != "" || e.InMemory || e.Redis != nil && e.Redis.Used > 0 {
-			l.add(answerOf(e, says[e.Rule]))
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	defer cancel()
+	for _, key := range keys {
+		found, err := p.lim.Explain(ctx, key, rules[key]...)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range found {
+			if s := e.Redis; s != nil && s.Err != nil {
+				l.Err = wordsOf(s.Err)
+			}
+			if name != "" || e.InMemory || e.Redis != nil && e.Redis.Used > 0 {
+				l.add(answerOf(e, says[e.Rule]))
+			}
 		}
 	}
 	return l, nil
@@ -201,12 +217,31 @@ func answerOf(e hybrid.Explanation, says string) answer {
 		is := &stored{Used: s.Used, Remaining: s.Result.Remaining, Allowed: s.Result.Allowed && !s.Result.WouldRefuse}
 		is.Retry, _ = seconds(s.Result.RetryAfter)
 		a.Redis = &redis{stored: is}
+		if e.Rule.IsExact() && a.Allowed { // Redis decides, unless the node refuses already
+			a.Allowed, a.Retry = is.Allowed, is.Retry
+		}
 	}
+	a.Class = classOf(&a)
 	return a
 }
 
-// span returns seconds as a text: with a tenth below a minute, else to the second, rounded up.
+// classOf returns how an answer is shown. It is unsure while Redis says otherwise than this node.
+func classOf(a *answer) string {
+	switch is := a.Redis; {
+	case a.Allowed && is != nil && is.stored != nil && !is.Allowed:
+		return "unsure"
+	case a.Allowed:
+		return "done"
+	}
+	return "wrong"
+}
+
+// span returns seconds as a text: with a tenth below a minute, in milliseconds below a tenth, else to the
+// second, rounded up.
 func span(seconds float64) string {
+	if seconds > 0 && seconds < 0.1 {
+		return strconv.FormatFloat(math.Ceil(1e4*seconds)/10, 'f', -1, 64) + " ms"
+	}
 	if seconds <= 60 {
 		return strconv.FormatFloat(math.Ceil(10*seconds)/10, 'f', -1, 64) + " s"
 	}

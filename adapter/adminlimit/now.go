@@ -1,8 +1,10 @@
 package adminlimit
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -91,8 +93,13 @@ func (p *Page) fleet(ctx context.Context, s hybrid.State) nodeList {
 		} else {
 			r.Mode, r.Fallback = n.Mode.String(), n.Fallback.String()
 		}
+		if r.This && n.Version != "" {
+			r.Mode = s.Mode.String() // its last heartbeat is older than what it knows of itself
+		}
 		list.List = append(list.List, r)
 	}
+	// In one order each time, so that a row stays where it is.
+	slices.SortFunc(list.List, func(a, b nodeRow) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
 	return list
 }
 

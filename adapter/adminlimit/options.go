@@ -45,6 +45,9 @@ type RulesFile interface {
 	// Lookup returns the rule by which a key is decided, and what the file says about it. The
 	// plan may be empty. The rule is nil if there is no such rule or plan.
 	Lookup(name, plan, key string) (rule *limit.Rule, says string)
+	// CounterKey returns the key under which a key counts for the rules of that name. An error says why it
+	// is none of theirs.
+	CounterKey(name, key string) (string, error)
 	// Reload reads the file now.
 	Reload() error
 }

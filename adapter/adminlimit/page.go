@@ -9,13 +9,17 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/hybridlimit/hybridlimit/adapter/internal/undecided"
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/escape"
 )
 
 // Page is the handler. Make it with [New]. It may be mounted anywhere: only the last element of the
@@ -67,6 +71,8 @@ var (
 		"css":  func() template.CSS { return template.CSS(pageCSS) },
 		"js":   func() template.JS { return template.JS(pageJS) },
 		"span": span,
+		// What tells keys apart, what a form sends whatever bytes they have, and whether people can type them.
+		"distinct": escape.Distinct, "exact": strconv.QuoteToASCII, "typeable": typeable,
 		"many": func(n int) string { return many(int64(n), "more rule is", "more rules are") },
 	}).Parse(pageHTML))
 
@@ -154,7 +160,7 @@ func (p *Page) show(w http.ResponseWriter, r *http.Request, status int, s shown)
 	v := whole{shown: s, Title: p.o.Title, Now: p.now(r.Context(), false), HideKeys: p.o.HideKeys, Acts: p.o.Authorise != nil, HasFile: p.o.Rules != nil}
 	part := "page"
 	if r.URL.Query().Get("part") == "now" {
-		part = "now"
+		part = "part"
 	} else {
 		v.Rules = p.rules()
 		if !p.o.HideKeys {
@@ -169,6 +175,11 @@ func (p *Page) show(w http.ResponseWriter, r *http.Request, status int, s shown)
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = w.Write([]byte(text.String()))
+}
+
+// typeable reports whether a text field of a form holds a key as it is.
+func typeable(key string) bool {
+	return utf8.ValidString(key) && !strings.ContainsFunc(key, unicode.IsControl)
 }
 
 // freshFor is for how long viewers share what was read.

@@ -3,6 +3,7 @@ package adminlimit
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,7 +19,8 @@ const (
 // plot is some figures of the last ten minutes, over the modes of that time.
 type plot struct {
 	Title   string
-	Top     string // the largest figure
+	Top     string // the end of the scale
+	Peak    string // the largest figure, if it is beyond the scale
 	Summary string // for those who cannot see it
 	Lines   []line
 	Bands   []band
@@ -58,20 +60,20 @@ func plotsOf(list []sample) []plot {
 
 func newPlot(title string, list []sample, bands []band, text func(float64) string, figures ...figure) plot {
 	p := plot{Title: title, Bands: bands}
-	top := 0.0
-	for i := range list {
-		for _, f := range figures {
-			top = max(top, f.of(&list[i]))
-		}
+	top, peak := scaleOf(list, figures)
+	p.Top, p.Peak = text(top), ""
+	most := "at most " + p.Top
+	if peak > top {
+		p.Peak = text(peak)
+		most = "at most " + p.Peak
 	}
-	p.Top = text(top)
 	said := []string{}
 	for _, f := range figures {
 		var points strings.Builder
 		for i := range list {
 			y := float64(plotHeight)
 			if top > 0 {
-				y -= f.of(&list[i]) / top * (plotHeight - 2)
+				y -= min(f.of(&list[i])/top, 1) * (plotHeight - 2)
 			}
 			fmt.Fprintf(&points, "%d,%s ", samples-len(list)+i, strconv.FormatFloat(math.Round(10*y)/10, 'f', -1, 64))
 		}
@@ -82,9 +84,28 @@ func newPlot(title string, list []sample, bands []band, text func(float64) strin
 	}
 	p.Summary = title + ": no sample yet."
 	if len(said) > 0 {
-		p.Summary = fmt.Sprintf("%s: at most %s in the last ten minutes; now %s.", title, p.Top, strings.Join(said, ", "))
+		p.Summary = fmt.Sprintf("%s: %s in the last ten minutes; now %s.", title, most, strings.Join(said, ", "))
 	}
 	return p
+}
+
+// scaleOf returns the end of a scale and the largest figure. A few seconds far above all others do not
+// flatten a plot: the scale ends at three times what 98 of 100 figures above zero are below.
+func scaleOf(list []sample, figures []figure) (top, peak float64) {
+	var all []float64
+	for i := range list {
+		for _, f := range figures {
+			if v := f.of(&list[i]); v > 0 {
+				all = append(all, v)
+			}
+		}
+	}
+	if len(all) == 0 {
+		return 0, 0
+	}
+	slices.Sort(all)
+	peak = all[len(all)-1]
+	return min(peak, 3*all[(len(all)-1)*98/100]), peak
 }
 
 // bandsOf returns when the limiter was not synced.

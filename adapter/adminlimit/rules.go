@@ -68,7 +68,7 @@ func (p *Page) ruleRows() []ruleRow {
 	for _, r := range p.lim.Rules() {
 		texts[r.Name()], exact[r.Name()] = r.String(), r.IsExact()
 	}
-	p.exactByFile(exact)
+	p.asInFile(texts, exact)
 	rows := []ruleRow{}
 	for _, r := range p.lim.QuickStats().Rules {
 		rows = append(rows, ruleRow{r.Name, texts[r.Name], exact[r.Name], r.Allowed.Total(), r.Denied.Total(), r.WouldRefuse, r.Overshoot})
@@ -76,17 +76,20 @@ func (p *Page) ruleRows() []ruleRow {
 	return rows
 }
 
-// exactByFile notes which rules are exact as the file has them: the limiter may remember one from before
-// a reload, and of several limits it knows each by itself.
-func (p *Page) exactByFile(exact map[string]bool) {
+// asInFile notes what rules are as the file has them: the limiter may remember one from before a reload
+// or of a key with an exception, and of several limits it knows each by itself.
+func (p *Page) asInFile(texts map[string]string, exact map[string]bool) {
 	if p.o.Rules == nil {
 		return
 	}
 	for _, name := range p.o.Rules.Names() {
 		rule, _ := p.o.Rules.Lookup(name, "", "")
 		exact[name] = rule.IsExact()
+		if rule.Valid() {
+			texts[name] = rule.String()
+		}
 		for _, part := range rule.Parts() {
-			exact[part.Name()] = rule.IsExact()
+			exact[part.Name()], texts[part.Name()] = rule.IsExact(), part.String()
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
+	"github.com/hybridlimit/hybridlimit/internal/address"
 	"github.com/hybridlimit/hybridlimit/internal/escape"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -44,12 +45,9 @@ var (
 	ErrSeveralValues = errors.New("grpclimit: the metadata has more than one value")
 )
 
-// peerBits is how much of an IPv6 address is one peer: whoever has a host usually has
-// the 2⁶⁴ addresses of its network.
-const peerBits = 64
-
 // ByPeer counts by the IP address at the other end of the connection, without the port.
-// IPv4-mapped IPv6 is IPv4. IPv6 counts by /64, such as "2001:db8::/64", without its zone.
+// IPv4-mapped IPv6 is IPv4, and so is an IPv4 address that a translator has put into one of IPv6 with a
+// prefix that is reserved for that. IPv6 counts by /64, such as "2001:db8::/64", without its zone.
 // A peer without an IP address (Unix socket, bufconn) is refused with [ErrNotTCP]; see
 // [ByPeerOr].
 func ByPeer() KeyFunc {
@@ -81,14 +79,7 @@ func peerKey(ctx context.Context) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("%w: its network is %s", ErrNotTCP, escape.Quote(p.Addr.Network()))
 	}
-	if addr = addr.Unmap(); addr.Is4() {
-		return addr.String(), nil
-	}
-	network, err := addr.Prefix(peerBits) // without the zone
-	if err != nil {
-		return "", fmt.Errorf("%w: %w", ErrNotTCP, err)
-	}
-	return network.String(), nil
+	return address.Key(addr, address.Bits), nil
 }
 
 // ipOf returns the IP address of a TCP address. Listeners may wrap addresses in types of

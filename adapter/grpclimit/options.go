@@ -97,9 +97,6 @@ func Cost(cost func(ctx context.Context, call Call) int64) Option {
 // estimate counts. ctx is the call's, and may have ended. Units of messages (see [EachMessage])
 // stay as they are. The limiter must have Charge and Refund. With one of package remote the end
 // of the call waits for a round trip for each rule; an error is logged, and the estimate stays.
-//
-// A window is the rule for it: while a shared bucket is above its capacity by a charge, what other
-// calls hand back is lost.
 func Settle(cost func(ctx context.Context, call Call, end End) int64) Option {
 	return func(c *config) {
 		c.settle = cost

@@ -38,7 +38,8 @@ type End struct {
 // handler got, or one derived from it; on a client that of the stream, after its RecvMsg has
 // returned. If a call is made within another, as by a handler with the context that it got, both
 // hear of it; so do requests of package httplimit. It is safe for concurrent use, n may be negative,
-// and nothing happens if nobody settles. What is counted after the call has ended is lost.
+// and nothing happens if nobody settles. What is counted after the call has ended is not booked, and
+// the log says so: give the cost to Charge of the limiter then.
 func Count(ctx context.Context, n int64) { settle.Count(ctx, n) }
 
 // course is a call that was admitted.
@@ -67,6 +68,10 @@ func (g *gate) ended(ctx context.Context, c course, reply any, err error) {
 	if c.took.failed || !back && c.meter == nil {
 		return
 	}
+	counted := int64(0)
+	if c.meter != nil {
+		counted = c.meter.End(func(err error) { g.owed.Note(ctx, true, err) })
+	}
 	taken := make([]limit.Check, 0, len(c.took.checks))
 	for _, q := range c.took.checks {
 		if !c.took.unsure || !q.Rule.IsDryRun() {
@@ -78,7 +83,7 @@ func (g *gate) ended(ctx context.Context, c course, reply any, err error) {
 	case back:
 		g.refund(ctx, taken)
 	default:
-		g.settleAll(ctx, c, taken, reply, err)
+		g.settleAll(ctx, c, taken, counted, reply, err)
 	}
 }
 
@@ -92,8 +97,8 @@ func (g *gate) refund(ctx context.Context, taken []limit.Check) {
 }
 
 // settleAll books what a call has cost under each of its rules.
-func (g *gate) settleAll(ctx context.Context, c course, taken []limit.Check, reply any, err error) {
-	end := End{Taken: taken[0].N, Counted: c.meter.Units(), Err: err, Took: max(clock.System{}.Now()-c.began, 0)}
+func (g *gate) settleAll(ctx context.Context, c course, taken []limit.Check, counted int64, reply any, err error) {
+	end := End{Taken: taken[0].N, Counted: counted, Err: err, Took: max(clock.System{}.Now()-c.began, 0)}
 	if err == nil {
 		end.Reply = reply
 	}

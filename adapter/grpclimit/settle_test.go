@@ -371,6 +371,27 @@ func TestSettleFails(t *testing.T) {
 	}
 }
 
+// What a goroutine counts after its call has ended is not booked, and the log says so.
+func TestCountAfterTheCallHasEnded(t *testing.T) {
+	var text bytes.Buffer
+	lim, _ := alone(t)
+	l := newLedger(lim)
+	cost := grpclimit.Settle(func(_ context.Context, _ grpclimit.Call, end grpclimit.End) int64 { return end.Counted })
+	u, _ := all(t, l, bucket("api", 10), cost, grpclimit.Logger(slog.New(slog.NewTextHandler(&text, nil))))
+	var kept context.Context
+	if _, err := u(t.Context(), nil, &grpc.UnaryServerInfo{}, func(ctx context.Context, _ any) (any, error) {
+		kept = ctx
+		grpclimit.Count(ctx, 3)
+		return "reply", nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	grpclimit.Count(kept, 4)
+	if got := l.wrote(); got != "[charge k 2]" || strings.Count(text.String(), "\n") != 1 || !strings.Contains(text.String(), "4 units were counted after the call had ended") {
+		t.Errorf("booked %s, the log is %q", got, text.String())
+	}
+}
+
 // Many calls at once: nothing is lost and nothing is booked twice.
 func TestSettleSumsAreExact(t *testing.T) {
 	const callers, calls, most = 16, 50, 1_000_000

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/hybridlimit/hybridlimit/internal/address"
 	"github.com/hybridlimit/hybridlimit/internal/escape"
 )
 
@@ -35,8 +36,9 @@ type AddressOptions struct {
 // trusted proxy. What stands to the left of it has been written by the client. If all hops
 // are trusted, the client is the leftmost.
 //
-// An IPv4 address is one key, in whatever form ("::ffff:192.0.2.1" is 192.0.2.1); so is an
-// IPv6 prefix of IPv6Bits. Ports and zones do not count. A peer whose address cannot be read
+// An IPv4 address is one key, in whatever form ("::ffff:192.0.2.1" is 192.0.2.1), also if a translator
+// has put it into an IPv6 address with a prefix that is reserved for that ("64:ff9b::192.0.2.1"); so is
+// an IPv6 prefix of IPv6Bits. Ports and zones do not count. A peer whose address cannot be read
 // has no key, unless a trusted header names the client.
 func ByAddress(o AddressOptions) (KeyFunc, error) {
 	o, err := o.plain()
@@ -49,7 +51,7 @@ func ByAddress(o AddressOptions) (KeyFunc, error) {
 // plain returns the options with defaults and plain prefixes, or everything that is wrong.
 func (o AddressOptions) plain() (AddressOptions, error) {
 	if o.IPv6Bits == 0 {
-		o.IPv6Bits = 64
+		o.IPv6Bits = address.Bits
 	}
 	if err := o.validate(); err != nil {
 		return o, err
@@ -96,14 +98,10 @@ func plainPrefix(p netip.Prefix) netip.Prefix {
 
 func (o *AddressOptions) key(r *http.Request) (string, error) {
 	addr, err := o.client(r)
-	switch {
-	case err != nil:
+	if err != nil {
 		return "", err
-	case addr.Is4():
-		return addr.String(), nil
 	}
-	p, err := addr.Prefix(o.IPv6Bits)
-	return p.String(), err
+	return address.Key(addr, o.IPv6Bits), nil
 }
 
 // maxHops bounds the trusted proxies that are looked past.

@@ -47,7 +47,7 @@ func TestAddressForms(t *testing.T) {
 		{"[fe80::1%eth1]:1234", "fe80::/64"},
 		{"[::1]:1", "::/64"},
 		{"", ""}, {"@", ""}, {"pipe", ""}, {"192.0.2.1:", ""}, {"192.0.2.1:x", ""}, {"192.0.2.1:123456", ""}, {"192.0.2:1", ""},
-		{"192.0.2.256:1", ""}, {"192.000.2.1:1", ""}, {"[192.0.2.1]:1", ""}, {"[::1", ""}, {"[::1]1", ""}, {"[]:1", ""}, {":1", ""},
+		{"192.0.2.256:1", ""}, {"192.000.2.1:1", ""}, {"[192.0.2.1]:1", "192.0.2.1"}, {"/tmp/x/192.0.2.1", ""}, {"[::1", ""}, {"[::1]1", ""}, {"[]:1", ""}, {":1", ""},
 		{"a.example:1", ""}, {"[::1%]:1", ""}, {"unknown", ""}, {"\x00", ""}, {strings.Repeat("1", 1000), ""},
 		{"[::1%" + strings.Repeat("z", 1000) + "]:1", ""},
 	} {
@@ -64,7 +64,7 @@ func TestAddressForms(t *testing.T) {
 	}
 }
 
-// Faults 53, 54, 55: the rightmost hop that is no trusted proxy is the client, whatever the
+// Faults 53, 54, 55, 114: the rightmost hop that is no trusted proxy is the client, whatever the
 // client has written to the left of it.
 func TestForwardedFor(t *testing.T) {
 	const peer, outside = "10.0.0.1:99", "203.0.113.9:99"
@@ -92,6 +92,9 @@ func TestForwardedFor(t *testing.T) {
 		{peer, []string{"garbage\", 192.0.2.1"}, "192.0.2.1", "192.0.2.1"},
 		{peer, []string{"192.0.2.1:8080"}, "192.0.2.1", "192.0.2.1"},
 		{peer, []string{"::ffff:192.0.2.1"}, "192.0.2.1", "192.0.2.1"},
+		{peer, []string{"64:ff9b::192.0.2.1"}, "192.0.2.1", "192.0.2.1"}, // by a translator
+		{"[64:ff9b::c000:201]:443", nil, "192.0.2.1", "192.0.2.1"},
+		{"[64:ff9b::a00:1]:443", []string{"192.0.2.1"}, "64:ff9b::/64", "64:ff9b::/64"}, // is no proxy of ours
 		{peer, []string{"2001:db8::5"}, "2001:db8::/64", "2001:db8::/64"},
 		{peer, []string{"[2001:db8::6]:443"}, "2001:db8::/64", "2001:db8::/64"},
 		{peer, []string{"[2001:db8::7]"}, "2001:db8::/64", "2001:db8::/64"},
@@ -101,8 +104,10 @@ func TestForwardedFor(t *testing.T) {
 		// The proxy does not say who it is.
 		{peer, nil, "10.0.0.1", ""},
 		{peer, []string{""}, "10.0.0.1", ""},
-		{peer, []string{"192.0.2.1,"}, "10.0.0.1", ""},
-		{peer, []string{"192.0.2.1", ""}, "10.0.0.1", ""},
+		{peer, []string{"192.0.2.1,"}, "192.0.2.1", "192.0.2.1"}, // an empty element is none
+		{peer, []string{" ,, 192.0.2.1 , \t,"}, "192.0.2.1", "192.0.2.1"},
+		{peer, []string{",", " , "}, "10.0.0.1", ""},
+		{peer, []string{"192.0.2.1", ""}, "192.0.2.1", "192.0.2.1"},
 		{peer, []string{"192.0.2.1, unknown"}, "10.0.0.1", ""},
 		{peer, []string{"192.0.2.1, _hidden"}, "10.0.0.1", ""},
 		{peer, []string{"192.0.2.1, unix:"}, "10.0.0.1", ""},
@@ -124,7 +129,7 @@ func TestForwardedFor(t *testing.T) {
 	}
 }
 
-// Faults 53, 54, 55: the same in the syntax of RFC 7239, in which a client can open a quote
+// Faults 53, 54, 55, 114: the same in the syntax of RFC 7239, in which a client can open a quote
 // before the proxy appends.
 func TestForwarded(t *testing.T) {
 	const peer, none = "10.0.0.1:99", "10.0.0.1"
@@ -155,10 +160,12 @@ func TestForwarded(t *testing.T) {
 		{[]string{`for=192.0.2.1, for=`}, none},
 		{[]string{`for=192.0.2.1, for=""`}, none},
 		{[]string{`for=192.0.2.1, proto=https`}, none},
-		{[]string{`for=192.0.2.1,`}, none},
+		{[]string{`for=192.0.2.1,`}, "192.0.2.1"}, // an empty element is none
+		{[]string{`for=192.0.2.1, ,`, ``}, "192.0.2.1"},
+		{[]string{`,`}, none},
 		{[]string{`for=198.51.100.1;for=192.0.2.1`}, none},
 		{[]string{`for=192.0.2.1;=x`}, none},
-		{[]string{`for=192.0.2.1;`}, none},
+		{[]string{`for=192.0.2.1;`}, "192.0.2.1"}, {[]string{`for=192.0.2.1;;proto=https`}, "192.0.2.1"}, {[]string{`;for=192.0.2.1 ; host=a.example:443`}, "192.0.2.1"}, {[]string{`;`}, none},
 		{[]string{`for=192.0.2.1;proto`}, none},
 		{[]string{`for =192.0.2.1`}, none},
 		{[]string{`for= 192.0.2.1`}, none},
@@ -166,7 +173,7 @@ func TestForwarded(t *testing.T) {
 		{[]string{`for=192.0.2.1"`}, none},
 		{[]string{`for="192.0.2.1"x`}, none},
 		{[]string{`for="192.0.2.1\"`}, none},
-		{[]string{`for="[192.0.2.1]"`}, none},
+		{[]string{`for="[192.0.2.1]"`}, "192.0.2.1"},
 		{[]string{`for="[2001:db8::1]:"`}, none},
 		{[]string{`for="[2001:db8::1]:_"`}, none},
 		{[]string{"192.0.2.1"}, none},

@@ -18,9 +18,10 @@ func (t *Transport) sendAndSettle(r *http.Request, q limit.Check, began time.Dur
 	ctx, meter := settle.Within(r.Context())
 	sent := r.WithContext(ctx)
 	book := func(a Answer) {
-		a.Taken, a.Counted, a.Took = q.N, meter.Units(), max(t.o.Clock.Now()-began, 0)
+		failed := func(err error) { t.o.OnError(r, fmt.Errorf("httplimit: settling a cost: %w", err)) }
+		a.Taken, a.Counted, a.Took = q.N, meter.End(failed), max(t.o.Clock.Now()-began, 0)
 		if err := settle.Book(ctx, t.books, &q, t.o.Settle(sent, a)); err != nil {
-			t.o.OnError(r, fmt.Errorf("httplimit: settling a cost: %w", err))
+			failed(err)
 		}
 	}
 	resp, err := t.o.Base.RoundTrip(sent)

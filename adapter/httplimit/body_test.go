@@ -99,6 +99,27 @@ func TestTransportSettlesAfterTheEnd(t *testing.T) {
 	}
 }
 
+// What is counted after the body was closed is not booked, and OnError hears it.
+func TestTransportCountAfterTheBodyIsClosed(t *testing.T) {
+	var errs []error
+	tr, l := settling(t, upstream(func(*http.Request) *http.Response {
+		resp := says(200)
+		resp.Body = http.NoBody
+		return resp
+	}), TransportOptions{OnError: func(_ *http.Request, err error) { errs = append(errs, err) }})
+	r, _ := request(t.Context(), "http://a.example/")
+	resp, err := tr.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	Count(resp.Request.Context(), 10)
+	resp.Body.Close()
+	Count(resp.Request.Context(), 7)
+	if l.booked != nil || len(errs) != 1 || !strings.Contains(errs[0].Error(), "7 units were counted after the call had ended") {
+		t.Errorf("booked %v, errors %v", l.booked, errs)
+	}
+}
+
 // failing sends nothing.
 type failing struct{ err error }
 

@@ -3,6 +3,7 @@ package httplimit_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -141,4 +142,32 @@ func ExampleOptions_onError() {
 	h := protect(hello)
 	fmt.Println(ask(h, "alice").StatusCode, ask(h, "").StatusCode)
 	// Output: 200 401
+}
+
+// A connection that lasts is one request to the middleware. So what passes on it is taken of the
+// limiter directly, message by message, also after the handler has returned.
+func ExampleNew_longConnections() {
+	lim := newLimiter()
+	defer lim.Close()
+	connections := limit.Must(limit.PerMinute("connections", 10))
+	messages := limit.Must(limit.PerMinute("messages", 3))
+	protect := limit.Must(httplimit.New(limit.WithContext(lim), connections, httplimit.By(user), httplimit.Options{}))
+	h := protect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		key := user(r) // keep it: the request belongs to the handler
+		for i := range 5 {
+			if res := lim.Take(key, messages, 1); !res.Allowed {
+				fmt.Fprintln(w, "data: wait for", res.RetryAfter)
+				return
+			}
+			fmt.Fprintln(w, "data: message", i)
+			_ = http.NewResponseController(w).Flush()
+		}
+	}))
+	answer, _ := io.ReadAll(ask(h, "alice").Body)
+	fmt.Print(string(answer))
+	// Output:
+	// data: message 0
+	// data: message 1
+	// data: message 2
+	// data: wait for 1m0s
 }

@@ -93,7 +93,7 @@ func TestExceptions(t *testing.T) {
 		{"GET", "/x", "k", peer, []string{"198.51.100.7, 203.0.113.5"}, ""},
 		{"GET", "/x", "k", peer, []string{"198.51.100.7", "203.0.113.5"}, ""},
 		{"GET", "/x", "k", peer, []string{"198.51.100.7, unknown"}, ""},
-		{"GET", "/x", "k", peer, []string{"198.51.100.7,"}, ""},
+		{"GET", "/x", "k", peer, []string{"198.51.100.7,"}, "address in 198.51.100.0/24"},
 		{"GET", "/x", "k", peer, []string{"198.51.100.7" + strings.Repeat(", 10.0.0.2", maxHops+1)}, ""},
 		{"GET", "/x", "k", peer, nil, ""},
 		{"GET", "/x", "k", "@", []string{"198.51.100.7"}, ""},

@@ -56,13 +56,13 @@ func (f *follower) follow(ctx context.Context, key string, resp *http.Response, 
 	ctx, cancel := context.WithTimeout(ctx, f.wait)
 	defer cancel()
 	now, refused := f.clock.Now(), resp.StatusCode == http.StatusTooManyRequests
-	switch resp.StatusCode {
-	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusForbidden:
-		if wait, ok := retryAfter(resp.Header, now); ok {
+	wall := now + clock.Ahead(f.clock)
+	if refused || resp.StatusCode == http.StatusForbidden || resp.StatusCode >= 500 {
+		if wait, ok := retryAfter(resp.Header, wall); ok && wait > 0 {
 			return f.hold(ctx, key, wait)
 		}
 	}
-	left, window, ok := upstreamLeft(resp.Header, now)
+	left, window, ok := upstreamLeft(resp.Header, wall)
 	switch {
 	case ok && left == 0 && window > 0:
 		return f.hold(ctx, key, window)

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+
+	"github.com/hybridlimit/hybridlimit/internal/address"
 )
 
 // Forwarding says in which header field the proxies in front of a service name the client.
@@ -37,25 +39,29 @@ func newHops(kind Forwarding, h http.Header) hops {
 	return hops{lines: h["X-Forwarded-For"], kind: kind}
 }
 
-// next returns the next node to the left, "" for what is no node, and whether there was one.
+// next returns the next node to the left, "" for what is no node, and whether there was one. Empty elements of
+// a list do not count, see RFC 9110, section 5.6.1.
 func (h *hops) next() (node string, more bool) {
-	if !h.open {
-		if len(h.lines) == 0 {
-			return "", false
+	for h.open || len(h.lines) > 0 {
+		if !h.open {
+			last := len(h.lines) - 1
+			h.rest, h.lines = h.lines[last], h.lines[:last]
 		}
-		last := len(h.lines) - 1
-		h.rest, h.lines, h.open = h.lines[last], h.lines[:last], true
-	}
-	if h.kind != Forwarded {
 		at := strings.LastIndexByte(h.rest, ',')
-		node = h.rest[at+1:]
+		if h.kind == Forwarded {
+			at = lastOutsideQuotes(h.rest, ',')
+		}
+		element := trimOWS(h.rest[at+1:])
 		h.rest, h.open = h.rest[:max(at, 0)], at >= 0
-		return trimOWS(node), true
+		switch {
+		case element == "":
+		case h.kind == Forwarded:
+			return forNode(element), true
+		default:
+			return element, true
+		}
 	}
-	at := lastOutsideQuotes(h.rest, ',')
-	element := h.rest[at+1:]
-	h.rest, h.open = h.rest[:max(at, 0)], at >= 0
-	return forNode(trimOWS(element)), true
+	return "", false
 }
 
 func trimOWS(s string) string { return strings.Trim(s, " \t") }
@@ -89,8 +95,11 @@ func forNode(element string) (node string) {
 	seen := false
 	for element != "" {
 		at := lastOutsideQuotes(element, ';')
-		name, value, isPair := strings.Cut(trimOWS(element[at+1:]), "=")
-		element = element[:max(at, 0)]
+		pair := trimOWS(element[at+1:])
+		if element = element[:max(at, 0)]; pair == "" { // RFC 7239 allows empty ones
+			continue
+		}
+		name, value, isPair := strings.Cut(pair, "=")
 		value, ok := unquoted(value)
 		if !isPair || !isToken(name) || !ok {
 			return ""
@@ -108,7 +117,7 @@ func forNode(element string) (node string) {
 // unquoted returns the text of a token or of a quoted string.
 func unquoted(value string) (text string, ok bool) {
 	if !strings.HasPrefix(value, `"`) {
-		return value, isToken(value) || parseNode(value).IsValid() // some proxies forget to quote
+		return value, value != "" && !strings.ContainsAny(value, "\" \t") // some proxies forget to quote
 	}
 	var b strings.Builder
 	for i := 1; i < len(value); i++ {
@@ -125,39 +134,10 @@ func unquoted(value string) (text string, ok bool) {
 	return "", false
 }
 
-// parseNode returns the address of a node, invalid if it has none: an IPv4 address, or an
-// IPv6 address with or without brackets; behind it, but not behind bare IPv6, a port may
-// follow. A zone is cut off, since it means something on the sender's machine alone.
+// parseNode returns the address of a node, the zero Addr if it has none.
 func parseNode(s string) netip.Addr {
-	const longest = 200 // of what can be an address with a zone and a port
-	if len(s) > longest {
-		return netip.Addr{}
-	}
-	if inner, isBracketed := strings.CutPrefix(s, "["); isBracketed {
-		host, port, closed := strings.Cut(inner, "]")
-		a, err := netip.ParseAddr(host)
-		if !closed || err != nil || !a.Is6() || port != "" && !isPort(port) {
-			return netip.Addr{}
-		}
-		return a.WithZone("").Unmap()
-	}
-	if host, port, found := strings.Cut(s, ":"); found && isPort(":"+port) {
-		s = host
-	}
-	a, err := netip.ParseAddr(s)
-	if err != nil {
-		return netip.Addr{}
-	}
-	return a.WithZone("").Unmap()
-}
-
-// isPort reports whether s is a colon and a port of RFC 7239: digits, or an obfuscated one.
-func isPort(s string) bool {
-	port, found := strings.CutPrefix(s, ":")
-	if name, obfuscated := strings.CutPrefix(port, "_"); found && obfuscated {
-		return name != "" && all(name, func(c byte) bool { return isAlnum(c) || strings.IndexByte("._-", c) >= 0 })
-	}
-	return found && 1 <= len(port) && len(port) <= 5 && all(port, isDigit)
+	a, _ := address.Parse(s)
+	return a
 }
 
 func all(s string, is func(c byte) bool) bool {

@@ -59,9 +59,6 @@ type Limit struct {
 	// RefundOn of [Options] hands back, nor for what a dry run would have refused. r is the request
 	// as the handler got it. What the client was told is left is by the estimate. The limiter must
 	// have Charge. With one that asks Redis the end of the response waits for a round trip.
-	//
-	// A window is the rule for it: while a shared bucket is above its capacity by a charge, what
-	// other requests hand back is lost.
 	Settle func(r *http.Request, a Answer) int64
 	// Policy is what clients are told that the limit is called. Default: the name of the
 	// rule. It is printable ASCII: the draft allows nothing else.

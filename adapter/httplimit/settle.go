@@ -40,7 +40,8 @@ type Answer struct {
 // context, or one derived from it; with a [Transport] that of Response.Request, before the body is
 // closed. If one such request is made within another, as by a handler with the context of its own
 // request, both hear of it. It is safe for concurrent use, n may be negative, and nothing happens
-// if nobody settles. What is counted after the handler has returned is lost.
+// if nobody settles. What is counted after the handler has returned, or the body was closed, is not
+// booked, and the log or OnError says so: give the cost to Charge of the limiter then.
 func Count(ctx context.Context, n int64) { settle.Count(ctx, n) }
 
 // settles reports whether a limit of these wants to know how a request was answered.
@@ -63,7 +64,7 @@ func (h *handler) serveAndSettle(w http.ResponseWriter, r *http.Request, d *Deci
 		if meter != nil {
 			// The server removes the files of a form, and middlewares around this one read the pattern.
 			r.MultipartForm, r.Pattern = served.MultipartForm, served.Pattern
-			a.Counted = meter.Units()
+			a.Counted = meter.End(func(err error) { h.owed.Note(r.Context(), true, err) })
 		}
 		h.book(served, d, asked, a)
 	}()

@@ -367,3 +367,27 @@ func TestSettleFails(t *testing.T) {
 		}
 	}
 }
+
+// What a goroutine counts after its handler has returned is not booked, and the log says so.
+func TestCountAfterTheHandlerHasReturned(t *testing.T) {
+	for name, o := range map[string]Options{"settled": {}, "handed back": {RefundOn: func(int) bool { return true }}} {
+		var text bytes.Buffer
+		o.Logger = slog.New(slog.NewTextHandler(&text, nil))
+		lim, _ := newLimiter(t)
+		l, rule := newLedger(lim), perMinute("r", 10)
+		var kept context.Context
+		h := protectBy(t, l, o, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			kept = r.Context()
+			Count(kept, 3)
+		}), Limit{Rule: rule, Key: By(byKey), Settle: byCount})
+		serveOnce(h, ask())
+		booked, left := fmt.Sprint(l.booked), lim.Peek("k", rule).Remaining
+		Count(kept, 4)
+		if fmt.Sprint(l.booked) != booked || lim.Peek("k", rule).Remaining != left {
+			t.Errorf("%s: booked %v, first %s", name, l.booked, booked)
+		}
+		if got := text.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=ERROR") || !strings.Contains(got, "4 units were counted after the call had ended") {
+			t.Errorf("%s: the log is %q", name, got)
+		}
+	}
+}

@@ -70,11 +70,11 @@ func (e *RefusedError) Error() string {
 // it, or what Cost of [TransportOptions] says. Build one with [NewTransport]; it is safe for concurrent use.
 //
 // It follows what the upstream answers, downwards only: an answer can take units away and
-// hold back requests, but never let more pass than the rule. Retry-After of a 429, 503
-// or 403 holds requests back, in seconds or as a date; so does a RateLimit field
-// (draft-ietf-httpapi-ratelimit-headers-11) with nothing left, those of earlier drafts, and
-// X-RateLimit-Remaining with X-RateLimit-Reset; with less left than the limiter believes they
-// correct the limiter. With a limiter of package hybrid the whole fleet
+// hold back requests, but never let more pass than the rule. Retry-After of a 429, a 403
+// or from 500 on holds requests back, and so does a field that says that nothing is left: RateLimit
+// (draft-ietf-httpapi-ratelimit-headers-11), those of earlier drafts, X-RateLimit-Remaining, and
+// those of language models. Less left than the limiter believes corrects the limiter. docs/http.md
+// lists all fields and their forms. With a limiter of package hybrid the whole fleet
 // knows, for a round trip to Redis for each such answer. With one of package remote that is a
 // second round trip: the first asks whether the answer changes anything. A malformed field is
 // ignored. Requests that wait already are not held back further.

@@ -5,4 +5,7 @@
 //
 // A middleware of httplimit is a func(http.Handler) http.Handler. chi takes that as it is;
 // echo and fiber have adapters for it; for gin it is ten lines, see ginMiddleware.
+//
+// The files hook_*_test.go show a limiter in the hooks that frameworks have for one: the stores of echo's rate
+// limiter and of ulule/limiter, the limiter of go-grpc-middleware, and an interceptor of connect-go.
 package httptests

@@ -117,7 +117,7 @@ descriptors:
 	if a, b := find("shadow", "service=s user=user-a").Rule, find("shadow", "service=s user=user-b").Rule; !a.IsDryRun() || b.IsDryRun() {
 		t.Errorf("shadow mode: %v, %v", a, b)
 	}
-	if d := find("internal", "azure=x"); d.Unit != "minute" || d.Rule.String() != `sliding-window "internal@azure/minute": 100 per 1m0s` {
+	if d := find("internal", "azure=x"); d.Unit != "minute" || d.Rule.String() != `sliding-window "internal@azure/minute": 100 per minute` {
 		t.Errorf("%+v, %v", d, d.Rule)
 	}
 	if size := set.Size(); size.Domains != 7 || size.Descriptors != 18 || !set.HasDomain("stars") || set.HasDomain("star") {

@@ -27,7 +27,7 @@ func TestDocs(t *testing.T) {
 			outputs[m[2]] = m[3]
 		}
 	}
-	if len(files) != 7 || len(outputs) != 1 {
+	if len(files) != 6 || len(outputs) != 1 {
 		t.Fatalf("%d files and %d outputs", len(files), len(outputs))
 	}
 	for name, text := range files {

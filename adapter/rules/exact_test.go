@@ -70,8 +70,8 @@ func TestExact(t *testing.T) {
 		}
 	}
 	for key, want := range map[string]string{
-		"a": `sliding-window "d@a/minute": 5 per 1m0s (exact)`,
-		"c": `sliding-window "d@c/minute": 5 per 1m0s`,
+		"a": `sliding-window "d@a/minute": 5 per minute (exact)`,
+		"c": `sliding-window "d@c/minute": 5 per minute`,
 	} {
 		if got := set.Descriptor("d", entries(key+"=x")).Rule.String(); got != want {
 			t.Errorf("%s is %s, want %s", key, got, want)

@@ -28,8 +28,8 @@ overrides:
 	fmt.Println(set.For("api", "acme"))
 	fmt.Println(set.For("api", "status-page") == limit.Unlimited())
 	// Output:
-	// token-bucket "api": 20, refilling 100 per 1m0s
-	// token-bucket "api@pro": 20, refilling 1000 per 1m0s
+	// token-bucket "api": 20, refilling 100 per minute
+	// token-bucket "api@pro": 20, refilling 1000 per minute
 	// true
 }
 
@@ -61,8 +61,8 @@ overrides:
 	fmt.Println(ruleFor(proxied("198.51.100.7")) == limit.Unlimited())
 	fmt.Println(ruleFor(proxied("198.51.100.7, 203.0.113.5")) == limit.Unlimited()) // he has written the first himself
 	// Output:
-	// sliding-window "api": 100 per 1m0s
-	// sliding-window "api": 1000 per 1m0s
+	// sliding-window "api": 100 per minute
+	// sliding-window "api": 1000 per minute
 	// true
 	// false
 }

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/adapter/internal/undecided"
+	"github.com/hybridlimit/hybridlimit/clock"
 )
 
 // File is a rules file that is followed: it is read again when it changes. Make it with
@@ -138,7 +140,7 @@ func (f *File) refuseLocked(problems Problems) error {
 		f.stats.Failures++
 		f.stats.LastFailure, f.stats.LastError, f.badLine = f.now(), text, problems[0].Line
 		if f.set.Load() != nil { // else Watch returns it
-			f.log(slog.LevelError, "rules: the file is refused, the rules before stay in force", "file", f.path, "problem", problems.brief())
+			f.log(slog.LevelError, "rules: the file is refused, the rules before stay in force", "file", f.path, "problems", strings.Join(problems.lines(), "; "))
 		}
 	}
 	return problems
@@ -163,7 +165,8 @@ func (f *File) log(level slog.Level, text string, attrs ...any) {
 	cmp.Or(f.o.Logger, slog.Default()).Log(context.Background(), level, text, attrs...)
 }
 
-func (f *File) now() time.Time { return time.Unix(0, int64(f.o.Clock.Now())) }
+// now returns the time of day.
+func (f *File) now() time.Time { return time.Unix(0, int64(f.o.Clock.Now()+clock.Ahead(f.o.Clock))) }
 
 // follow reloads when the file has changed, until Close.
 func (f *File) follow(w *watcher) {

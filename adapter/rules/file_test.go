@@ -108,6 +108,29 @@ func TestBadFileChangesNothing(t *testing.T) {
 	}
 }
 
+// The log has the mistakes of a file, and not only the first: ten of them, and how many more there are.
+func TestLogHasAllMistakes(t *testing.T) {
+	for n, more := range map[int]string{2: "", 10: "", 12: "and 2 more: hybridlimit validate shows them"} {
+		path := temp(t, one(1))
+		f, log := opened(t, path, Options{})
+		var text strings.Builder
+		text.WriteString("rules:\n")
+		for i := range n {
+			fmt.Fprintf(&text, "  r%d: {algorithm: token-bucket, limit: none, per: 1m}\n", i)
+		}
+		write(t, path, text.String())
+		_ = f.Reload()
+		for i := range n {
+			if found := strings.Contains(log.String(), fmt.Sprintf("rules.r%d.limit: ", i)); found != (i < 10) {
+				t.Errorf("of %d mistakes the log has number %d: %v\n%s", n, i, found, log)
+			}
+		}
+		if !strings.Contains(log.String(), more) || more == "" && strings.Contains(log.String(), " more: ") {
+			t.Errorf("%d mistakes:\n%s", n, log)
+		}
+	}
+}
+
 func remove(t testing.TB, path string) {
 	t.Helper()
 	if err := os.Remove(path); err != nil {
@@ -127,7 +150,7 @@ func TestPermissionsRemoved(t *testing.T) {
 	} else if err := os.Chmod(path, 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Reload(); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), ":1:1: cannot be read: permission denied") {
+	if err := f.Reload(); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), ": cannot be read: permission denied") {
 		t.Errorf("%v", err)
 	}
 	if err := os.Chmod(path, 0o600); err != nil {

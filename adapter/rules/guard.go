@@ -49,7 +49,7 @@ func isMarked(text string) bool {
 	for _, line := range slices.Backward(lines) {
 		line = strings.TrimRight(line, " \t\r")
 		if line != "" && !strings.HasPrefix(line, "#") {
-			return line == endMark
+			return isEnd(line)
 		}
 	}
 	return false

@@ -36,15 +36,15 @@ func TestLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ name, plan, key, want string }{
-		{"api", "", "k", `combined "api": sliding-window "api/1s": 10 per 1s; sliding-window "api/1m": 500 per 1m0s`},
-		{"api", "pro", "k", `combined "api": sliding-window "api/1s": 50 per 1s; sliding-window "api/1m": 500 per 1m0s`},
+		{"api", "", "k", `combined "api": sliding-window "api/1s": 10 per second; sliding-window "api/1m": 500 per minute`},
+		{"api", "pro", "k", `combined "api": sliding-window "api/1s": 50 per second; sliding-window "api/1m": 500 per minute`},
 		{"api", "off", "k", "unlimited"},
-		{"api", "", "bad", `sliding-window "api": 0 per 1m0s`},
-		{"api", "", "mine", `sliding-window "api": 1 per 1s`},
-		{"one", "", "k", `sliding-window "one": 7 per 1m0s`},
-		{"one", "pro", "k", `sliding-window "one@pro": 70 per 1h0m0s`}, // it counts differently
-		{"one", "", "mine", `sliding-window "one@pro": 70 per 1h0m0s`},
-		{"bucket", "", "k", `token-bucket "bucket": 20, refilling 10 per 1s (dry run)`},
+		{"api", "", "bad", `sliding-window "api": 0 per minute`},
+		{"api", "", "mine", `sliding-window "api": 1 per second`},
+		{"one", "", "k", `sliding-window "one": 7 per minute`},
+		{"one", "pro", "k", `sliding-window "one@pro": 70 per hour`}, // it counts differently
+		{"one", "", "mine", `sliding-window "one@pro": 70 per hour`},
+		{"bucket", "", "k", `token-bucket "bucket": 20, refilling 10 per second (dry run)`},
 	} {
 		rule := set.For(c.name, c.key)
 		if c.plan != "" {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/netip"
 	"os"
 
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -87,7 +88,7 @@ func (b *builder) documents(docs []*node) {
 
 func newSet() *Set {
 	return &Set{
-		rules: map[string]*named{}, plans: map[string]*plan{}, keys: map[string]*override{}, prefixes: map[string]*override{}, routes: map[string]*override{},
+		rules: map[string]*named{}, plans: map[string]*plan{}, keys: map[string]*override{}, addresses: map[netip.Prefix]*override{}, prefixes: map[string]*override{}, routes: map[string]*override{},
 		domains: map[string]*level{}, built: map[build]*limit.Rule{},
 	}
 }

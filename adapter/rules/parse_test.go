@@ -309,7 +309,7 @@ func TestLoadRefuses(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	for path, want := range map[string]string{
 		huge: "cannot be read: the file has more than 1048576 bytes", dir: "this is not a regular file",
-		filepath.Join(dir, "none.yaml"): "1:1: cannot be read: no such file or directory",
+		filepath.Join(dir, "none.yaml"): "none.yaml: cannot be read: no such file or directory",
 	} {
 		_, err := Load(path)
 		var problems Problems
@@ -324,5 +324,26 @@ func TestLoadRefuses(t *testing.T) {
 	}
 	if _, err := Load(filepath.Join(dir, "none.yaml")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v is no fs.ErrNotExist", err)
+	}
+}
+
+// A comment may follow the mark that ends a file, and the file counts as whole then.
+func TestCommentBehindTheEndMark(t *testing.T) {
+	const rule = "rules: {api: {algorithm: token-bucket, limit: 10, per: 1m}}\n"
+	for end, whole := range map[string]bool{
+		"...\n": true, "... # the end\n": true, "...\t# the end": true, "...   \r\n": true, "... # the end\r\n# more\n": true,
+		"# ... the end\n": false, "": false,
+	} {
+		set, err := Parse("f", []byte(rule+end))
+		if err != nil {
+			t.Errorf("%q: %v", end, err)
+		} else if set.source.marked != whole {
+			t.Errorf("%q: marked is %v", end, !whole)
+		}
+	}
+	for _, end := range []string{"... more\n", "....\n", " ... # the end\n", "... # the end\nrules: {}\n"} {
+		if _, err := Parse("f", []byte(rule+end)); err == nil {
+			t.Errorf("%q: no error", end)
+		}
 	}
 }

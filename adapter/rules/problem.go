@@ -14,7 +14,7 @@ const maxProblems = 100
 type Problem struct {
 	File string `json:"file"` // as it was given to [Parse], [Load] or [Watch]
 	// Line and Column are where the mistake is, both from 1. A column counts characters. Of
-	// what is missing it is where that would belong; of a file that cannot be read, 1 and 1.
+	// what is missing it is where that would belong; of a file that cannot be read, 0 and 0.
 	Line   int `json:"line"`
 	Column int `json:"column"`
 	// Field is the path of the field, such as rules.api.limit or
@@ -26,9 +26,12 @@ type Problem struct {
 	Err error `json:"-"`
 }
 
-// String returns file:line:column: field: message, as compilers do.
+// String returns file:line:column: field: message, as compilers do, without a place that is not known.
 func (p Problem) String() string {
-	at := fmt.Sprintf("%s:%d:%d: ", p.File, p.Line, p.Column)
+	at := p.File + ": "
+	if p.Line > 0 {
+		at = fmt.Sprintf("%s:%d:%d: ", p.File, p.Line, p.Column)
+	}
 	if p.Field != "" {
 		at += p.Field + ": "
 	}
@@ -58,16 +61,18 @@ func (ps Problems) Unwrap() (errs []error) {
 	return errs
 }
 
-// brief returns the first problem, and how many there are besides: one line for a log.
-func (ps Problems) brief() string {
-	if len(ps) == 0 {
-		return ""
+// mostLogged is how many problems are logged. A line of a log has a bound in most systems.
+const mostLogged = 10
+
+// lines returns the problems for a log: one text each, and how many more there are.
+func (ps Problems) lines() (list []string) {
+	for _, p := range ps[:min(len(ps), mostLogged)] {
+		list = append(list, strings.ReplaceAll(p.String(), "\n", " "))
 	}
-	text := strings.ReplaceAll(ps[0].String(), "\n", " ")
-	if more := len(ps) - 1; more > 0 {
-		text += fmt.Sprintf(" (and %d more)", more)
+	if more := len(ps) - len(list); more > 0 {
+		list = append(list, fmt.Sprintf("and %d more: hybridlimit validate shows them", more))
 	}
-	return text
+	return list
 }
 
 // collector gathers the problems of one file.
@@ -113,5 +118,5 @@ func (c *collector) result() Problems {
 
 // failed returns the one problem of a file that cannot be read or taken as a whole.
 func failed(file, message string, err error) Problems {
-	return Problems{{File: file, Line: 1, Column: 1, Message: message, Err: err}}
+	return Problems{{File: file, Message: message, Err: err}}
 }

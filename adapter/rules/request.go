@@ -3,7 +3,6 @@ package rules
 import (
 	"fmt"
 	"net/netip"
-	"strings"
 
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -86,40 +85,57 @@ type match struct {
 }
 
 // matches returns the overrides that are about a request, in the order in which they count.
-func (s *Set) matches(r *named, q *Request) (list [3]match) {
+func (s *Set) matches(r *named, q *Request) (list [4]match) {
 	if q.Route != "" && len(s.routes) > 0 {
 		list[0] = match{s.routes[q.Route], byRoute, 0}
 	}
 	keyed, ranged := &list[1], &list[2]
-	if o := s.keys[q.Key]; o != nil {
+	at := netip.Prefix{}
+	if r.addressed {
+		at = addressOf(q.Key)
+	}
+	if o := s.keyed(q.Key, at); o != nil {
 		*keyed = match{o, byKey, 0}
 	} else if n := s.prefixOf(q.Key); n > 0 {
 		keyed, ranged = ranged, keyed
 		*keyed = match{s.prefixes[q.Key[:n]], byPrefix, n}
 	}
-	if i := s.rangeOf(r, q); i >= 0 {
+	inside, i := s.rangesOf(at, q)
+	if inside >= 0 { // it comes first
+		if i >= 0 {
+			list[3] = match{s.ranged[i], byRange, i}
+		}
+		i = inside
+	}
+	if i >= 0 {
 		*ranged = match{s.ranged[i], byRange, i}
 	}
 	return list
 }
 
-// rangeOf returns the range that a request comes from, -1 for none.
-func (s *Set) rangeOf(r *named, q *Request) int {
+// keyed returns the override of a key, which is an address if at is valid; nil if it has none.
+func (s *Set) keyed(key string, at netip.Prefix) *override {
+	if o := s.keys[key]; o != nil || !at.IsValid() {
+		return o
+	}
+	if o := s.addresses[at]; o != nil || at.Addr().Is4() {
+		return o
+	}
+	return s.addresses[counted(at)]
+}
+
+// rangesOf returns the range that a request comes from, -1 for none; inside is that of the IPv4 address
+// which is inside its own, if it has one. Its key is an address if at is valid.
+func (s *Set) rangesOf(at netip.Prefix, q *Request) (inside, i int) {
 	switch {
 	case s.ranges == nil:
+		return -1, -1
 	case q.Addr.IsValid():
-		return s.ranges.Find(q.Addr)
-	case !r.addressed:
-	case strings.IndexByte(q.Key, '/') >= 0: // as in keys of IPv6 addresses
-		if p, err := netip.ParsePrefix(q.Key); err == nil {
-			return s.ranges.FindPrefix(p)
-		}
-	default:
-		if a, err := netip.ParseAddr(q.Key); err == nil {
-			return s.ranges.Find(a)
-		}
+		return s.ranges.FindBoth(q.Addr)
+	case at.IsValid() && at.IsSingleIP():
+		return s.ranges.FindBoth(at.Addr())
 	}
-	return -1
+	return -1, s.ranges.FindPrefix(at)
 }
 
 // said returns what overrides say of a rule for a request, and which of them; nil if none says

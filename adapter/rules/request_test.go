@@ -1,11 +1,14 @@
 package rules
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 const exceptions = `
@@ -24,6 +27,9 @@ overrides:
   - {key: acme, rules: {api: {limit: 60}}}
   - {key: evil, blocked: true}
   - {key: staff, unlimited: true}
+  - {key: 198.51.100.7, rules: {address: {limit: 7}}}
+  - {key: "[::ffff:198.51.100.8]:443", rules: {address: {limit: 8}}}
+  - {key: "2001:db9:1::/64", rules: {address: {limit: 9}}}
   - {prefix: acme-, rules: {api: {limit: 20}}}
   - {prefix: bad-, blocked: true}
   - cidr: [10.0.0.0/8, 2001:db8::/32]
@@ -92,7 +98,16 @@ func TestForRequest(t *testing.T) {
 		{"address", "2001:db8::/64", "", "", "", open},
 		{"address", "2001:db8::/31", "", "", "", 100},
 		{"address", "2001:db9::/64", "", "", "", 100},
-		{"address", "10.0.0.1:80", "", "", "", 100},
+		{"address", "10.0.0.1:80", "", "", "", open},
+		{"address", "[::ffff:10.6.0.1]:80", "", "", "", 0},
+		{"address", "/10.6.0.1:80", "", "", "", 0},
+		{"address", "64:ff9b::192.0.2.1", "", "", "", 2000},
+		{"address", "2001:db8:0:0:0:0:0:1", "", "", "", open},
+		{"address", "198.51.100.7:80", "", "", "", 7},
+		{"address", "::ffff:198.51.100.8", "", "", "", 8},
+		{"address", "2001:db9:1::5", "", "", "", 9},
+		{"api", "198.51.100.7:80", "", "", "", 10},
+		{"api", "::ffff:198.51.100.8", "", "", "", 10},
 		{"address", "10.0.0.1, 11.0.0.1", "", "", "", 100},
 		{"address", " 10.0.0.1", "", "", "", 100},
 		{"address", "010.0.0.1", "", "", "", 100},
@@ -165,7 +180,7 @@ func TestManyRanges(t *testing.T) {
 		}
 	}
 	set := must(t, b.String())
-	if n := set.Size().Overrides; n != 5016 {
+	if n := set.Size().Overrides; n != 5019 {
 		t.Errorf("%d overrides", n)
 	}
 	for range 2000 {
@@ -184,5 +199,63 @@ func TestManyRanges(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(100, func() { set.For("address", "2001:db8::/64") }); n != 0 {
 		t.Errorf("a look-up of a key allocates %v times", n)
+	}
+}
+
+// Who is blocked by a range of IPv6 stays blocked if the IPv4 address inside is exempt, and the other way
+// round.
+func TestRangesOfBothKinds(t *testing.T) {
+	set := must(t, `
+rules: {address: {algorithm: token-bucket, limit: 5, per: 1m, keys: addresses}}
+overrides:
+  - {cidr: "2002::/16", blocked: true}
+  - {cidr: 198.51.100.0/24, unlimited: true}
+  - {cidr: 203.0.113.0/24, blocked: true}
+  - {cidr: "64:ff9b::/96", unlimited: true}
+`)
+	for key, want := range map[string]int64{
+		"2002:c633:6401::1": 0, "64:ff9b::203.0.113.9": 0, "203.0.113.9/24": 0, "198.51.100.1": limit.Unlimited().Limit(), "64:ff9b::192.0.2.1": limit.Unlimited().Limit(), "192.0.2.1": 5,
+	} {
+		if rule := set.For("address", key); rule.Limit() != want {
+			t.Errorf("%s: %v", key, rule)
+		}
+		if a, err := netip.ParseAddr(key); err == nil {
+			if rule := set.ForRequest("address", Request{Key: "k", Addr: a}); rule.Limit() != want {
+				t.Errorf("a request from %s: %v", key, rule)
+			}
+		}
+	}
+}
+
+// All forms of an address are one key, and what is none is an error. Keys of other rules stay as they are.
+//
+// Fault 114: an address in another form, or by a translator of IPv4, and what is no address.
+func TestCounterKey(t *testing.T) {
+	set := must(t, exceptions)
+	for key, want := range map[string]string{
+		"203.0.113.9": "203.0.113.9", "203.0.113.9:443": "203.0.113.9", "[::ffff:203.0.113.9]:443": "203.0.113.9", "/203.0.113.9:443": "203.0.113.9",
+		"203.0.113.9/32": "203.0.113.9", "64:ff9b::203.0.113.9": "203.0.113.9", "2001:db8::1": "2001:db8::/64", "[2001:DB8::2%eth0]:443": "2001:db8::/64",
+		"2001:db8::/64": "2001:db8::/64", "2001:db8::5/64": "2001:db8::/64", "2001:db8::/56": "2001:db8::/56", "2001:db8::7/128": "2001:db8::/64",
+		"203.0.113.9/24": "203.0.113.9", "203.0.113.9/203.0.113.9:443": "203.0.113.9", "203.0.113.9/255.255.255.0": "", "203.0.113.9/198.51.100.1": "",
+		"203.0.113.0/24": "203.0.113.0/24", "::ffff:203.0.113.0/120": "203.0.113.0/24",
+		"": "", "alice": "", "203.0.113.9, 203.0.113.8": "", "203.0.113.009": "", "3405803785": "", "unknown": "", "203.0.113.0/33": "",
+	} {
+		got, err := set.CounterKey("address", key)
+		if got != want || errors.Is(err, ErrNoAddress) != (want == "") {
+			t.Errorf("%q: %q, %v, want %q", key, got, err, want)
+		}
+		if want != "" {
+			if again, err := set.CounterKey("address", got); again != got || err != nil {
+				t.Errorf("%q: its key %q has the key %q, %v", key, got, again, err)
+			}
+		}
+		for _, name := range []string{"api", "nothing"} {
+			if got, err := set.CounterKey(name, key); got != key || err != nil {
+				t.Errorf("%s of %q: %q, %v", name, key, got, err)
+			}
+		}
+	}
+	if got, err := (*Set)(nil).CounterKey("address", "alice"); got != "alice" || err != nil {
+		t.Errorf("%q, %v", got, err)
 	}
 }

@@ -3,6 +3,7 @@ package rules
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/hybridlimit/hybridlimit/adapter/internal/ranges"
@@ -16,15 +17,17 @@ import (
 // A look-up allocates nothing and takes no lock. It answers with the same pointer for as
 // long as the numbers are the same, across reloads too.
 type Set struct {
-	rules    map[string]*named
-	plans    map[string]*plan
-	keys     map[string]*override
-	prefixes map[string]*override
-	lengths  []int // of the prefixes, longest first, each once
-	routes   map[string]*override
-	ranges   *ranges.Table // nil: there are none
-	ranged   []*override   // of each range
-	domains  map[string]*level
+	rules map[string]*named
+	plans map[string]*plan
+	keys  map[string]*override
+	// addresses has the overrides of keys that are addresses. They are for rules whose keys are.
+	addresses map[netip.Prefix]*override
+	prefixes  map[string]*override
+	lengths   []int // of the prefixes, longest first, each once
+	routes    map[string]*override
+	ranges    *ranges.Table // nil: there are none
+	ranged    []*override   // of each range
+	domains   map[string]*level
 
 	names   []string // of the rules, sorted
 	built   map[build]*limit.Rule

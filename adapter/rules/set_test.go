@@ -43,35 +43,35 @@ overrides:
 func TestFor(t *testing.T) {
 	set := must(t, plans)
 	for _, c := range []struct{ name, key, want string }{
-		{"api", "anyone", `token-bucket "api": 20, refilling 10 per 1s`},
-		{"calls", "anyone", `sliding-window "calls": 100 per 1m0s`},
+		{"api", "anyone", `token-bucket "api": 20, refilling 10 per second`},
+		{"calls", "anyone", `sliding-window "calls": 100 per minute`},
 		{"open", "anyone", "unlimited"},
 		{"none", "anyone", "invalid rule"},
-		{"calls", "", `sliding-window "calls": 100 per 1m0s`},
-		{"calls", "acme", `sliding-window "calls": 5000 per 1m0s`},
-		{"api", "acme", `token-bucket "api@pro": 20, refilling 50 per 1s`}, // another rate, another counter
+		{"calls", "", `sliding-window "calls": 100 per minute`},
+		{"calls", "acme", `sliding-window "calls": 5000 per minute`},
+		{"api", "acme", `token-bucket "api@pro": 20, refilling 50 per second`}, // another rate, another counter
 		{"open", "acme", "unlimited"},
-		{"calls", "acme-2", `sliding-window "calls": 6000 per 1m0s`},
-		{"api", "acme-2", `token-bucket "api@key-` + suffixOf("acme-2")[5:] + `": 99, refilling 50 per 1s`}, // over the numbers of the plan
+		{"calls", "acme-2", `sliding-window "calls": 6000 per minute`},
+		{"api", "acme-2", `token-bucket "api@key-` + suffixOf("acme-2")[5:] + `": 99, refilling 50 per second`}, // over the numbers of the plan
 		{"api", "monitor", "unlimited"},
 		{"none", "monitor", "invalid rule"}, // a rule that is not there is not unlimited
 		{"none", "evil", "invalid rule"},
-		{"calls", "monitor-2", `sliding-window "calls": 1 per 1m0s`},
+		{"calls", "monitor-2", `sliding-window "calls": 1 per minute`},
 		{"api", "monitor-2", "unlimited"},
-		{"api", "evil", `token-bucket "api": 0, refilling 10 per 1s`},
-		{"calls", "evil", `sliding-window "calls": 0 per 1m0s`},
-		{"open", "evil", `fixed-window "open": 0 per 1h0m0s`},
-		{"calls", "12345", `sliding-window "calls": 0 per 1m0s`},
-		{"open", "12345", `fixed-window "open": 2 per 1h0m0s`}, // who says a limit is not unlimited
-		{"api", "12345", `token-bucket "api": 20, refilling 10 per 1s`},
-		{"calls", "10.9.9.9", `sliding-window "calls": 10 per 1m0s`},
-		{"calls", "10.0.9.9", `sliding-window "calls": 20 per 1m0s`},
-		{"api", "10.0.9.9", `token-bucket "api": 20, refilling 10 per 1s`},
-		{"calls", "10.0.0.0", `sliding-window "calls": 0 per 1m0s`},
-		{"calls", "10.0.0.0/8", `sliding-window "calls": 0 per 1m0s`},
+		{"api", "evil", `token-bucket "api": 0, refilling 10 per second`},
+		{"calls", "evil", `sliding-window "calls": 0 per minute`},
+		{"open", "evil", `fixed-window "open": 0 per hour`},
+		{"calls", "12345", `sliding-window "calls": 0 per minute`},
+		{"open", "12345", `fixed-window "open": 2 per hour`}, // who says a limit is not unlimited
+		{"api", "12345", `token-bucket "api": 20, refilling 10 per second`},
+		{"calls", "10.9.9.9", `sliding-window "calls": 10 per minute`},
+		{"calls", "10.0.9.9", `sliding-window "calls": 20 per minute`},
+		{"api", "10.0.9.9", `token-bucket "api": 20, refilling 10 per second`},
+		{"calls", "10.0.0.0", `sliding-window "calls": 0 per minute`},
+		{"calls", "10.0.0.0/8", `sliding-window "calls": 0 per minute`},
 		{"calls", "10.0.0.7", "unlimited"},
-		{"calls", "10", `sliding-window "calls": 100 per 1m0s`},
-		{"calls", "11.0.", `sliding-window "calls": 100 per 1m0s`},
+		{"calls", "10", `sliding-window "calls": 100 per minute`},
+		{"calls", "11.0.", `sliding-window "calls": 100 per minute`},
 	} {
 		if got := set.For(c.name, c.key); got.String() != c.want {
 			t.Errorf("%s of %q is %v, want %s", c.name, c.key, got, c.want)
@@ -90,15 +90,15 @@ func TestFor(t *testing.T) {
 func TestForPlan(t *testing.T) {
 	set := must(t, plans)
 	for _, c := range []struct{ name, plan, key, want string }{
-		{"calls", "free", "u", `sliding-window "calls": 100 per 1m0s`},
-		{"calls", "pro", "u", `sliding-window "calls": 5000 per 1m0s`},
-		{"calls", "trial", "u", `sliding-window "calls": 100 per 1m0s (dry run)`},
+		{"calls", "free", "u", `sliding-window "calls": 100 per minute`},
+		{"calls", "pro", "u", `sliding-window "calls": 5000 per minute`},
+		{"calls", "trial", "u", `sliding-window "calls": 100 per minute (dry run)`},
 		{"calls", "gold", "u", "invalid rule"}, // a plan that nobody knows gets nothing
 		{"none", "pro", "u", "invalid rule"},
-		{"calls", "pro", "evil", `sliding-window "calls": 0 per 1m0s`},
-		{"calls", "free", "acme", `sliding-window "calls": 5000 per 1m0s`},
-		{"api", "pro", "10.0.9.9", `token-bucket "api@pro": 20, refilling 50 per 1s`}, // the override says nothing of it
-		{"calls", "pro", "10.0.9.9", `sliding-window "calls": 20 per 1m0s`},
+		{"calls", "pro", "evil", `sliding-window "calls": 0 per minute`},
+		{"calls", "free", "acme", `sliding-window "calls": 5000 per minute`},
+		{"api", "pro", "10.0.9.9", `token-bucket "api@pro": 20, refilling 50 per second`}, // the override says nothing of it
+		{"calls", "pro", "10.0.9.9", `sliding-window "calls": 20 per minute`},
 	} {
 		if got := set.ForPlan(c.name, c.plan, c.key); got.String() != c.want {
 			t.Errorf("%s of %q in %s is %v, want %s", c.name, c.key, c.plan, got, c.want)

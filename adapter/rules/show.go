@@ -32,6 +32,9 @@ func (f *File) OnDisk() (text, problem string, line int) {
 	return string(is), problem, line
 }
 
+// CounterKey is [Set.CounterKey] of the rules in force.
+func (f *File) CounterKey(name, key string) (string, error) { return f.Set().CounterKey(name, key) }
+
 // Names returns the names of the rules in force, in order.
 func (f *File) Names() []string { return f.Set().Names() }
 

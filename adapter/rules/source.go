@@ -57,7 +57,7 @@ func documents(c *collector, text string) (docs []*node) {
 		return nil
 	}
 	// The parser is recursive: what would be too deep for the stack must be found before.
-	tokens := lexer.Tokenize(strings.ReplaceAll(text, "\r\n", "\n"))
+	tokens := lexer.Tokenize(withoutEndComment(strings.ReplaceAll(text, "\r\n", "\n")))
 	tokens = slices.DeleteFunc(tokens, func(t *token.Token) bool { return t.Type == token.CommentType })
 	if !allowed(c, tokens) {
 		return nil
@@ -83,6 +83,27 @@ func documents(c *collector, text string) (docs []*node) {
 		return nil
 	}
 	return docs
+}
+
+// isEnd reports whether a line is the end mark, which a comment may follow.
+func isEnd(line string) bool {
+	rest, found := strings.CutPrefix(line, endMark)
+	text := strings.TrimLeft(rest, " \t")
+	return found && (strings.TrimRight(text, "\r") == "" || text != rest && text[0] == '#')
+}
+
+// withoutEndComment removes comments behind end marks, which the lexer takes for text.
+func withoutEndComment(text string) string {
+	if !strings.Contains(text, "\n"+endMark) {
+		return text
+	}
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		if isEnd(line) {
+			lines[i] = endMark
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 // split divides tokens into those of each document. The parser could do so as well, but

@@ -55,6 +55,9 @@ func (b *builder) overrideItem(n *node, path string, seen map[string]int) {
 	case !ok:
 	case kind == "key":
 		b.set.keys[text] = o
+		if p := addressOf(text); p.IsValid() && b.set.addresses[p] == nil {
+			b.set.addresses[p] = o
+		}
 	case kind == "prefix":
 		b.set.prefixes[text] = o
 	default:

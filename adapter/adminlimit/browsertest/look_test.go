@@ -1,6 +1,7 @@
 package browsertest
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -22,6 +23,7 @@ func (file) OnDisk() (string, string, int) {
 }
 func (file) Names() []string                             { return []string{"logins"} }
 func (file) Reload() error                               { return nil }
+func (file) CounterKey(_, key string) (string, error)    { return key, nil }
 func (file) Lookup(_, _, _ string) (*limit.Rule, string) { return five, "rule logins" }
 
 // full opens a page that has all that there may be on it: long keys, forms, a look-up, a rules file.
@@ -36,7 +38,7 @@ func full(t *testing.T) *tab {
 // lookedUp shows the page with a look-up.
 func (b *tab) lookedUp(t *testing.T, key string) {
 	t.Helper()
-	b.do(t, chromedp.Navigate(b.url), chromedp.SetValue(chromedp.CSS(`form[action^=look] input[name=key]`), key), chromedp.Click(chromedp.CSS(`form[action^=look] button`)))
+	b.do(t, chromedp.Navigate(b.url), chromedp.SetValue(chromedp.CSS(`#search input[name=key]`), key), chromedp.Click(chromedp.CSS(`#search button`)))
 	b.until(t, `document.querySelector("#look article") !== null && document.readyState === "complete"`)
 }
 
@@ -65,7 +67,7 @@ const contrasts = `(() => {
 	const behind = e => { for (; e; e = e.parentElement) { const v = rgb(getComputedStyle(e).backgroundColor); if (v) return v } return [255, 255, 255] };
 	const light = v => { const [r, g, b] = v.slice(0, 3).map(c => (c /= 255) <= .03928 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4); return .2126 * r + .7152 * g + .0722 * b };
 	const bad = [];
-	for (const s of ["body", ".mode", "th", "td", "label", "input", "button", "figcaption", "figcaption .top", ".axis", "dt", "dd", "a", ".wrong", ".wrong dt", ".done", ".done dt", "pre", ".n", "mark"]) {
+	for (const s of ["body", ".mode", "th", "td", "label", "input", "button", "figcaption", "figcaption .top", ".axis", "dt", "dd", "a", ".wrong", ".wrong dt", ".done", ".done dt", ".unsure", ".unsure dt", "pre", ".n", "mark"]) {
 		const list = [...document.querySelectorAll(s)];
 		if (!list.length) bad.push(s + " is not there");
 		for (const e of list) {
@@ -89,7 +91,7 @@ func TestContrast(t *testing.T) {
 			}
 			// What this page does not show at present.
 			eval[bool](t, b, `document.querySelector("main").insertAdjacentHTML("beforeend", ["synced", "degraded", "resyncing", "local-only", "closed"].map(m => '<p class="mode ' + m + '">text</p>').join("") +
-				'<div class="done"><dl><dt>text</dt></dl></div><div class="wrong"><dl><dt>text</dt></dl></div>') === undefined`)
+				'<div class="done"><dl><dt>text</dt></dl></div><div class="wrong"><dl><dt>text</dt></dl></div><div class="unsure"><dl><dt>text</dt></dl></div>') === undefined`)
 			for _, bad := range eval[[]string](t, b, contrasts) {
 				t.Errorf("%s: %s", scheme, bad)
 			}
@@ -102,12 +104,12 @@ func TestNames(t *testing.T) {
 	b := full(t)
 	b.lookedUp(t, "alice")
 	for what, expression := range map[string]string{
-		"inputs without a label":        `[...document.querySelectorAll("input")].filter(e => !e.labels.length || !e.labels[0].textContent.trim()).length`,
+		"inputs without a label":        `[...document.querySelectorAll("input:not([type=hidden])")].filter(e => !e.labels.length || !e.labels[0].textContent.trim()).length`,
 		"buttons without a text":        `[...document.querySelectorAll("button")].filter(e => !e.textContent.trim()).length`,
 		"heads without a scope":         `document.querySelectorAll("th:not([scope])").length`,
 		"tables without heads":          `[...document.querySelectorAll("table")].filter(e => !e.querySelector("thead th")).length`,
 		"plots without a description":   `document.querySelectorAll("svg:not([role=img][aria-label])").length`,
-		"sections without a name":       `[...document.querySelectorAll("section")].filter(e => !document.getElementById(e.getAttribute("aria-labelledby"))).length`,
+		"sections without a name":       `[...document.querySelectorAll("section")].filter(e => !e.getAttribute("aria-label") && !document.getElementById(e.getAttribute("aria-labelledby"))).length`,
 		"elements with the same id":     `(l => l.length - new Set(l).size)([...document.querySelectorAll("[id]")].map(e => e.id))`,
 		"links to what is not there":    `[...document.querySelectorAll("a[href^='#']")].filter(e => !document.querySelector(e.getAttribute("href"))).length`,
 		"scrolled parts without a stop": `[...document.querySelectorAll("pre")].filter(e => e.tabIndex < 0).length`,
@@ -115,5 +117,58 @@ func TestNames(t *testing.T) {
 		if n := eval[int](t, b, expression); n != 0 {
 			t.Errorf("%d %s", n, what)
 		}
+	}
+}
+
+// On a phone the search can be seen without scrolling, and comes before the figures.
+func TestPhoneSearchFirst(t *testing.T) {
+	b := full(t)
+	b.do(t, chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile), chromedp.Navigate(b.url))
+	if n := eval[float64](t, b, `document.querySelector("#search button").getBoundingClientRect().bottom`); n > 844 {
+		t.Errorf("the search ends %v px below the top", n)
+	}
+	if wide := eval[int](t, b, "document.documentElement.scrollWidth - 390"); wide > 0 {
+		t.Errorf("%d px too wide", wide)
+	}
+}
+
+// A row is reached and pressed with the keyboard alone, looks its own key up, and differs to the eye from
+// rows of other keys.
+func TestRowsByKeyboard(t *testing.T) {
+	b := open(t, adminlimit.Options{})
+	keys := []string{"alice", " alice", "alice ", "a b", "a  b", "a\u00a0b", "\xff", "\xfe", "a\nb"}
+	for i, key := range keys {
+		use(b.lim, key, five, 1+i%3)
+	}
+	b.do(t, chromedp.Navigate(b.url))
+	b.until(t, fmt.Sprintf(`document.querySelectorAll("#keys tbody button").length === %d`, len(keys)))
+	if n := eval[int](t, b, `new Set([...document.querySelectorAll("#keys tbody button")].map(e => e.innerText)).size`); n != len(keys) {
+		t.Errorf("%d of %d keys look different", n, len(keys))
+	}
+	// innerText joins spaces as the eye does, unless the style keeps them.
+	if !eval[bool](t, b, `[...document.querySelectorAll("#keys tbody button")].some(e => e.innerText === '"a  b"')`) {
+		t.Error("spaces of a key are joined")
+	}
+	eval[bool](t, b, `window.at = document.querySelector("#now-title"), window.at.tabIndex = -1, window.at.focus(), true`)
+	for range 40 {
+		if eval[bool](t, b, `document.activeElement.innerText === '"\\xff"'`) {
+			break
+		}
+		b.do(t, chromedp.KeyEvent("\t"))
+	}
+	b.do(t, chromedp.KeyEvent("\r"))
+	b.until(t, `document.querySelector("#look h3 code")?.innerText === '"\\xff"' && document.querySelector("#look h3").textContent.includes("admitted")`)
+	b.quiet(t)
+}
+
+// Who reads a table of the part that is replaced each second stays there.
+func TestFocusStays(t *testing.T) {
+	b := full(t)
+	b.do(t, chromedp.Navigate(b.url))
+	b.until(t, `document.querySelector("#now .wide") !== null`)
+	eval[bool](t, b, `document.querySelector("#now .wide").focus(), window.was = document.querySelector("#now"), true`)
+	b.until(t, `document.querySelector("#now") !== window.was`)
+	if !eval[bool](t, b, `document.activeElement === document.querySelector("#now .wide")`) {
+		t.Error("the focus has gone")
 	}
 }

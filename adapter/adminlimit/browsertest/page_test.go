@@ -3,6 +3,7 @@ package browsertest
 import (
 	"fmt"
 	"net/http"
+	"strconv"
 	"testing"
 
 	"github.com/chromedp/cdproto/emulation"
@@ -10,22 +11,26 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/hybridlimit/hybridlimit/adapter/adminlimit"
+	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
 // An outage is seen while it happens, and so is its end: the script fetches what has changed.
 func TestOutage(t *testing.T) {
 	b := open(t, adminlimit.Options{Title: "limits"})
 	use(b.lim, "alice", five, 3)
+	for i := range 60 { // looked at, and nothing of them is used
+		b.lim.Take(fmt.Sprint("idle", i), five, 0)
+	}
 	b.do(t, chromedp.Navigate(b.url))
 	eval[bool](t, b, "window.same = true")
-	b.until(t, `document.querySelector("#now .mode.synced strong") !== null && document.title === "limits: synced"`)
+	b.until(t, `document.querySelector("#state .mode.synced strong") !== null && document.title === "limits: synced"`)
 	b.redis.Kill()
-	b.until(t, `document.querySelector("#now .mode.degraded strong")?.textContent === "degraded" && document.title === "limits: degraded"`)
+	b.until(t, `document.querySelector("#state .mode.degraded strong")?.textContent === "degraded" && document.title === "limits: degraded"`)
 	b.until(t, `document.querySelectorAll("#now svg rect.degraded").length === 3`)
 	if err := b.redis.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	b.until(t, `document.querySelector("#now .mode.synced strong") !== null && document.querySelector("#now svg rect.degraded") !== null`)
+	b.until(t, `document.querySelector("#state .mode.synced strong") !== null && document.querySelector("#now svg rect.degraded") !== null`)
 	if !eval[bool](t, b, "window.same === true") {
 		t.Error("the page was loaded anew")
 	}
@@ -36,13 +41,35 @@ func TestOutage(t *testing.T) {
 func TestLookUp(t *testing.T) {
 	b := open(t, adminlimit.Options{})
 	use(b.lim, "mallory@example.com", five, 7)
-	b.do(t, chromedp.Navigate(b.url), chromedp.SendKeys(chromedp.CSS(`form[action^=look] input[name=key]`), "mallory@example.com\r"))
+	b.do(t, chromedp.Navigate(b.url), chromedp.SendKeys(chromedp.CSS(`#search input[name=key]`), "mallory@example.com\r"))
 	b.until(t, `/refused/.test(document.querySelector("#look h3")?.textContent) && /used up/.test(document.querySelector("#look").textContent)`)
-	if at := eval[string](t, b, "location.href"); at != b.url+"look#keys" {
+	if at := eval[string](t, b, "location.href"); at != b.url+"look#search" {
 		t.Errorf("the address is %s", at)
 	}
-	b.until(t, `document.querySelector("#now .mode.synced") !== null && document.querySelector("#now svg polyline").points.length > 2`) // the script is at work here, too
+	b.until(t, `document.querySelector("#state .mode.synced") !== null && document.querySelector("#now svg polyline").points.length > 2`) // the script is at work here, too
 	b.quiet(t)
+}
+
+// Where Redis knows more than this node a look-up is neither green nor red.
+func TestUsedUpInRedis(t *testing.T) {
+	b := open(t, adminlimit.Options{})
+	use(b.lim, "alice", five, 1)
+	if err := b.lim.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	other := node(t, b.redis.Addr(), hybrid.Options{NoNotices: true})
+	use(other, "alice", five, 4)
+	if err := other.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.lookedUp(t, "alice")
+	colour := func(selector string) string {
+		return eval[string](t, b, fmt.Sprintf("getComputedStyle(document.querySelector(%q)).backgroundColor", selector))
+	}
+	eval[bool](t, b, `document.querySelector("main").insertAdjacentHTML("beforeend", '<p class="done">a</p><p class="wrong">b</p>') === undefined`)
+	if is := colour("#look article"); is == colour("p.done") || is == colour("p.wrong") || !eval[bool](t, b, `/this node has not heard of it yet/.test(document.querySelector("#look").textContent)`) {
+		t.Errorf("%s: %s", is, eval[string](t, b, `document.querySelector("#look").innerText`))
+	}
 }
 
 // A key that is a script is text: in the list, in a look-up, in what is said of an act, and after the
@@ -57,7 +84,7 @@ func TestHostileKey(t *testing.T) {
 		if n := eval[int](t, b, `document.images.length + document.scripts.length`); n != 1 {
 			t.Errorf("%d images and scripts, and the page has one script", n)
 		}
-		if !eval[bool](t, b, fmt.Sprintf(`document.querySelector("#keys").textContent.includes(%q)`, hostile)) {
+		if !eval[bool](t, b, fmt.Sprintf(`document.querySelector("#keys").textContent.includes(%q)`, strconv.QuoteToASCII(hostile))) {
 			t.Error("the key is not shown")
 		}
 		if eval[string](t, b, "getComputedStyle(document.querySelector('.mode')).borderTopLeftRadius") == "0px" {
@@ -68,7 +95,7 @@ func TestHostileKey(t *testing.T) {
 	}
 	b.do(t, chromedp.Navigate(b.url))
 	text()
-	b.do(t, chromedp.SetValue(chromedp.CSS(`form[action^=look] input[name=key]`), hostile), chromedp.Click(chromedp.CSS(`form[action^=look] button`)))
+	b.do(t, chromedp.SetValue(chromedp.CSS(`#search input[name=key]`), hostile), chromedp.Click(chromedp.CSS(`#search button`)))
 	b.until(t, `document.querySelector("#look") !== null`)
 	text()
 	b.do(t, chromedp.SetValue(chromedp.CSS(`.acts input[name=rule]`), "logins"), chromedp.Click(chromedp.CSS(`.acts button[value=reset]`)))
@@ -126,7 +153,7 @@ func TestWithoutScript(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.do(t, chromedp.Navigate(b.url))
-	for _, s := range []string{"#now .mode", "#now svg polyline", "#keys tr.full", "#rules tbody tr", `head meta[http-equiv=refresh][content="5"]`} {
+	for _, s := range []string{"#state .mode", "#now svg polyline", "#keys tr.full", "#rules tbody tr", `head meta[http-equiv=refresh][content="5"]`} {
 		if !eval[bool](t, b, fmt.Sprintf("document.querySelector(%q) !== null", s)) {
 			t.Errorf("%s is missing", s)
 		}

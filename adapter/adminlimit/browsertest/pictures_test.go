@@ -29,10 +29,10 @@ func load(ctx context.Context, lim *hybrid.Limiter) {
 	defer tick.Stop()
 	for i := 0; ; i++ {
 		for n := range 12 {
-			lim.Allow(fmt.Sprintf("user-%d", (i*5+n)%5), rules[1+n%2])
+			lim.Allow(fmt.Sprintf("user-%d", (i*4+n)%4), rules[1+n%2])
 		}
 		if i%20 == 0 {
-			lim.Allow(fmt.Sprintf("203.0.113.%d", 7+i/20%4), rules[0])
+			lim.Allow(fmt.Sprintf("203.0.113.%d", 7+i/20%2), rules[0])
 		}
 		if i%3 == 0 {
 			lim.Allow("mallory@example.com", rules[0])
@@ -64,7 +64,7 @@ func TestPictures(t *testing.T) {
 			<-done
 		}
 	}()
-	b.do(t, chromedp.EmulateViewport(1200, 900), chromedp.Navigate(b.url))
+	b.do(t, chromedp.EmulateViewport(1280, 900), chromedp.Navigate(b.url))
 	b.sampled(t, 35)
 	b.redis.Kill()
 	b.sampled(t, 60)
@@ -72,16 +72,16 @@ func TestPictures(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.sampled(t, 85)
-	b.until(t, `document.querySelector("#now .mode.synced") !== null && document.querySelectorAll("#now tbody tr").length === 3`)
+	b.until(t, `document.querySelector("#state .mode.synced") !== null && document.querySelectorAll("#now tbody tr").length === 3`)
 	for _, scheme := range []string{"light", "dark"} {
 		b.media(t, scheme)
+		b.do(t, chromedp.EmulateViewport(1280, 900))
 		b.lookedUp(t, "mallory@example.com")
 		b.draw(t, filepath.Join(*pictures, "admin-"+scheme+".png"))
+		b.do(t, chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile))
+		b.lookedUp(t, "mallory@example.com")
+		b.draw(t, filepath.Join(os.TempDir(), "admin-phone-"+scheme+".png")) // to be looked at
 	}
-	b.media(t, "light")
-	b.do(t, chromedp.EmulateViewport(360, 740, chromedp.EmulateMobile))
-	b.lookedUp(t, "mallory@example.com")
-	b.draw(t, filepath.Join(os.TempDir(), "admin-phone.png")) // to be looked at
 }
 
 // sampled waits until a plot has n samples.

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+
+	"github.com/hybridlimit/hybridlimit/internal/address"
 )
 
 // Table finds the longest prefix that an address is in. Make it with [New]. A nil Table is empty. It
@@ -152,13 +154,30 @@ func numberOf(a netip.Addr) (n number) {
 	return n
 }
 
-// Find returns which of the prefixes of [New] is the longest that an address is in, -1 for none. It
-// allocates nothing.
+// Find returns which of the prefixes of [New] is the longest that an address is in, -1 for none. One of
+// IPv6 with one of IPv4 inside is in the ranges of both, and those of IPv4 come first. It allocates nothing.
 func (t *Table) Find(a netip.Addr) int {
-	if t == nil || !a.IsValid() {
-		return -1
+	inside, i := t.FindBoth(a)
+	if inside >= 0 {
+		return inside
 	}
-	a = Plain(a)
+	return i
+}
+
+// FindBoth is Find for those who want both: the range of the IPv4 address inside, and that of the address
+// itself.
+func (t *Table) FindBoth(a netip.Addr) (inside, i int) {
+	if t == nil || !a.IsValid() {
+		return -1, -1
+	}
+	inside, a = -1, Plain(a)
+	if v4 := address.Client(a); v4.Is4() && a.Is6() {
+		inside = t.find(v4)
+	}
+	return inside, t.find(a)
+}
+
+func (t *Table) find(a netip.Addr) int {
 	f := &t.families[0]
 	if !a.Is4() {
 		f = &t.families[1]
@@ -189,7 +208,7 @@ func (t *Table) FindPrefix(p netip.Prefix) int {
 		}
 		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-mapped)
 	}
-	i := t.Find(p.Addr())
+	i := t.find(p.Addr())
 	for i >= 0 && t.prefixes[i].Bits() > p.Bits() {
 		i = int(t.outer[i])
 	}

@@ -5,7 +5,7 @@ package settle
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
+	"sync"
 
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -45,8 +45,11 @@ func Book(ctx context.Context, lim Limiter, q *limit.Check, cost int64) (err err
 
 // Meter adds up what is counted while a call is served. It is safe for concurrent use.
 type Meter struct {
-	units atomic.Int64
 	outer *Meter // of a call around this one; nil if there is none
+
+	mu    sync.Mutex // protects all below
+	units int64
+	late  func(units int64) // hears what is counted after the end; nil before
 }
 
 type meterKey struct{}
@@ -58,12 +61,32 @@ func Within(ctx context.Context) (context.Context, *Meter) {
 	return context.WithValue(ctx, meterKey{}, m), m
 }
 
-// Count adds units to all meters that ctx is within.
+// Count adds units to all meters that ctx is within. Those that have ended say that they do not
+// count them.
 func Count(ctx context.Context, n int64) {
 	for m, _ := ctx.Value(meterKey{}).(*Meter); m != nil; m = m.outer {
-		m.units.Add(n)
+		if late := m.add(n); late != nil {
+			late(n)
+		}
 	}
 }
 
-// Units returns the sum so far.
-func (m *Meter) Units() int64 { return m.units.Load() }
+func (m *Meter) add(n int64) (late func(int64)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.late == nil {
+		m.units += n
+	}
+	return m.late
+}
+
+// End returns the sum. After that late is called with what is counted and belongs to it no more, by
+// several goroutines at once if they count at once.
+func (m *Meter) End(late func(error)) int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.late = func(n int64) {
+		late(fmt.Errorf("%d units were counted after the call had ended: they are not booked", n))
+	}
+	return m.units
+}

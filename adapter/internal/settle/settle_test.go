@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -81,7 +82,34 @@ func TestMeter(t *testing.T) {
 		both.Go(func() { Count(inner, 2); Count(outer, 1); Count(other, -1) })
 	}
 	both.Wait()
-	if all.Units() != 200 || some.Units() != 200 {
-		t.Errorf("%d in all, %d of some", all.Units(), some.Units())
+	var late []string
+	note := func(err error) { late = append(late, err.Error()) }
+	if n := some.End(note); n != 200 {
+		t.Errorf("%d of some", n)
+	}
+	Count(inner, 3)
+	if n := all.End(note); n != 203 || fmt.Sprint(late) != "[3 units were counted after the call had ended: they are not booked]" {
+		t.Errorf("%d in all, %q", n, late)
+	}
+}
+
+// What is counted is in the sum, or is said to be late: never both, and never neither.
+func TestMeterEndsWhileOthersCount(t *testing.T) {
+	for range 100 {
+		ctx, m := Within(t.Context())
+		var counting sync.WaitGroup
+		for range 4 {
+			counting.Go(func() {
+				for range 10 {
+					Count(ctx, 1)
+				}
+			})
+		}
+		var late atomic.Int64
+		sum := m.End(func(error) { late.Add(1) })
+		counting.Wait()
+		if sum+late.Load() != 40 {
+			t.Fatalf("%d in the sum and %d late, of 40", sum, late.Load())
+		}
 	}
 }

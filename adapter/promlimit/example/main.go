@@ -30,7 +30,8 @@ var perUser = limit.Must(limit.PerMinute("api", 100)) // made once
 func main() {
 	logging.Disable() // go-redis would write a line for each connection that fails
 	rdb := redis.NewClient(hybrid.RedisOptions("localhost:6379"))
-	lim := limit.Must(hybrid.New(rdb, hybrid.Options{Logger: slog.Default()})) // does not wait for Redis, works without it
+	// It does not wait for Redis, and works without it. ExpectedNodes is how many processes there always are.
+	lim := limit.Must(hybrid.New(rdb, hybrid.Options{Logger: slog.Default(), ExpectedNodes: 1}))
 	protect := limit.Must(httplimit.New(limit.WithContext(lim), perUser, httplimit.By(user), httplimit.Options{}))
 	http.Handle("/", protect(http.HandlerFunc(hello)))
 	prometheus.MustRegister(limit.Must(promlimit.New("api", lim)))

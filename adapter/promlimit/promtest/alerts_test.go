@@ -126,7 +126,7 @@ var shown = map[string][]struct {
 	"HybridlimitLayoutMismatch":     {{`hybridlimit_layout_mismatches`, 0, 1, false}},
 	"HybridlimitDeaf":               {{`hybridlimit_deaf`, 0, 1, false}},
 	"HybridlimitExactFailing":       {{`hybridlimit_exact_failed_total`, 0, 2, true}, {`hybridlimit_exact_asked_total`, 100, 100, true}},
-	"HybridlimitOverflow":           {{`hybridlimit_overflow_decisions_total`, 5, 6, false}},
+	"HybridlimitKeysForgotten":      {{`hybridlimit_displaced_keys_total`, 5, 6, false}},
 	"HybridlimitMisuse":             {{`hybridlimit_invalid_checks_total{rule="api"}`, 0, 1, false}},
 	"HybridlimitRuleConflict":       {{`hybridlimit_rule_conflicts_total`, 0, 1, false}},
 	"HybridlimitRulesRefused":       {{`hybridlimit_rules_bad`, 0, 1, false}},

@@ -24,6 +24,10 @@ func TestDashboardHasEachMetric(t *testing.T) {
 		"hybridlimit_exchange_last_seconds": "the histogram has it, of more than one exchange",
 		"hybridlimit_exchange_max_seconds":  "the histogram has it, by time",
 		"hybridlimit_quarantines_total":     "the panel has how many keys are set aside now",
+
+		"hybridlimit_overflow_decisions_total": "the units that are lost by it are there",
+		"hybridlimit_remembered_keys":          "the keys that are forgotten are there, and the page has how many are remembered",
+		"hybridlimit_unreturned_units":         "refunds that are not given back are asked for by single callers",
 	}
 	for _, m := range figures.Metrics() {
 		on := strings.Contains(asked, m.Name+"{")
