@@ -1,0 +1,131 @@
+package redisrate
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+func TestLimits(t *testing.T) {
+	for _, c := range []struct {
+		is, want Limit
+		text     string
+	}{
+		{PerSecond(5), Limit{Rate: 5, Burst: 5, Period: time.Second}, "5 req/s (burst 5)"},
+		{PerMinute(10), Limit{Rate: 10, Burst: 10, Period: time.Minute}, "10 req/m (burst 10)"},
+		{PerHour(7), Limit{Rate: 7, Burst: 7, Period: time.Hour}, "7 req/h (burst 7)"},
+		{Limit{3, 9, 90 * time.Second}, Limit{Rate: 3, Burst: 9, Period: 90 * time.Second}, "3 req/1m30s (burst 9)"},
+		{Limit{}, Limit{}, "0 req/0s (burst 0)"},
+	} {
+		if c.is != c.want || c.is.String() != c.text || c.is.IsZero() != (c.text[0] == '0') {
+			t.Errorf("%+v %q, zero: %t; want %+v %q", c.is, c.is, c.is.IsZero(), c.want, c.text)
+		}
+	}
+}
+
+// A limit is a token bucket of the same numbers, whatever the names of package limit mean.
+func TestLimitIsATokenBucket(t *testing.T) {
+	rule, err := PerMinute(10).rule()
+	if err != nil || rule.Algorithm() != limit.AlgorithmFunnel || rule.Limit() != 10 || rule.Units() != 10 || rule.Period() != time.Minute {
+		t.Errorf("%v, %v", rule, err)
+	}
+}
+
+// Limits of one rate share a counter, and those of different rates do not.
+func TestNamesOfRules(t *testing.T) {
+	names := map[string]Limit{}
+	for _, l := range []Limit{
+		PerSecond(1), PerSecond(10), PerMinute(1), PerMinute(10), PerHour(1),
+		{1, 1, 10 * time.Second}, {1, 1, time.Second + 1}, {11, 1, time.Second}, {1, 1, 1}, {1, 1, time.Millisecond},
+	} {
+		rule, err := l.rule()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if other, taken := names[rule.Name()]; taken {
+			t.Errorf("%v and %v are both named %q", l, other, rule.Name())
+		}
+		names[rule.Name()] = l
+		l.Burst = 99
+		if larger, err := l.rule(); err != nil || larger.Name() != rule.Name() {
+			t.Errorf("%v, %v; another burst, and the name was %q", larger, err, rule.Name())
+		}
+	}
+}
+
+var wrong = []Limit{
+	{},
+	{Burst: 3, Period: time.Minute},
+	{Rate: -1, Burst: 3, Period: time.Minute},
+	{Rate: 3, Burst: -1, Period: time.Minute},
+	{Rate: 3, Burst: 3},
+	{Rate: 3, Burst: 3, Period: -time.Minute},
+	{Rate: math.MinInt, Burst: math.MinInt, Period: math.MinInt64},
+	{Rate: 1, Burst: 1, Period: math.MaxInt64},
+	{Rate: 1, Burst: 1 << 30, Period: 24 * time.Hour}, // would take a million years to fill
+	PerMinute(0), PerSecond(-5),
+}
+
+// A limit that is none admits nothing, and says what is wrong with it.
+func TestWrongLimits(t *testing.T) {
+	onEach(t, func(t *testing.T, p place) {
+		for _, l := range wrong {
+			for _, n := range []int{0, 1, 5} {
+				if res, err := p.AllowN(t.Context(), "k", l, n); err == nil || res != nil {
+					t.Errorf("%v: %+v, %v", l, res, err)
+				}
+				if res, err := p.AllowAtMost(t.Context(), "k", l, n); err == nil || res != nil {
+					t.Errorf("at most, %v: %+v, %v", l, res, err)
+				}
+			}
+			if res, err := p.Allow(t.Context(), "k", l); err == nil || res != nil {
+				t.Errorf("%v: %+v, %v", l, res, err)
+			}
+		}
+		if n := len(p.rules.of); n != 0 {
+			t.Errorf("%d wrong limits are kept", n)
+		}
+	})
+}
+
+func TestWrongLimitIsExplained(t *testing.T) {
+	const want = "redisrate: limit -3 req/0s (burst -2): Rate is -3, must be at least 1\n" +
+		"redisrate: limit -3 req/0s (burst -2): Burst is -2, must not be negative\n" +
+		"redisrate: limit -3 req/0s (burst -2): Period is 0s, must be above 0 and at most 876000h0m0s"
+	if _, err := (Limit{Rate: -3, Burst: -2}).rule(); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+// FuzzLimit gives any numbers to a limiter. It never panics, and never admits more than was asked for or than
+// the bucket holds.
+func FuzzLimit(f *testing.F) {
+	for _, l := range wrong {
+		f.Add(l.Rate, l.Burst, int64(l.Period), 1, "k")
+	}
+	f.Add(10, 10, int64(time.Minute), 3, "")
+	f.Add(math.MaxInt, math.MaxInt, int64(math.MaxInt64), math.MaxInt, "k")
+	f.Add(1, 0, int64(1), math.MaxInt, "\xff\x00")
+	f.Add(1, 1, int64(limit.MaxWindow), math.MaxInt, "k")
+	lim := alone(f)
+	f.Fuzz(func(t *testing.T, rate, burst int, period int64, n int, key string) {
+		l := Limit{Rate: rate, Burst: burst, Period: time.Duration(period)}
+		valid := n >= 0 && rate > 0 && burst >= 0 && period > 0
+		for _, call := range []func() (*Result, error){
+			func() (*Result, error) { return lim.AllowN(t.Context(), key, l, n) },
+			func() (*Result, error) { return lim.AllowAtMost(t.Context(), key, l, n) },
+		} {
+			res, err := call()
+			switch {
+			case err != nil && res != nil || err == nil && !valid:
+				t.Fatalf("%v, %d: %+v, %v", l, n, res, err)
+			case err != nil:
+			case res.Allowed < 0 || res.Allowed > min(n, burst) || res.Remaining < 0 || res.Allowed+res.Remaining > burst ||
+				res.ResetAfter < 0 || res.RetryAfter < -1 || res.RetryAfter == 0 || res.Limit != l:
+				t.Fatalf("%v, %d: %+v", l, n, res)
+			}
+		}
+	})
+}
