@@ -52,7 +52,8 @@ func (p *program) showReport(r doctor.Report) error {
 		lines = append(lines, p.Line(st, indent, format, args...))
 	}
 	for _, s := range r.Servers {
-		line(screen.Strong, 0, "%s: %s %s, %s", s.Name, s.Product, orUnknown(s.Version), orUnknown(s.Role))
+		line(screen.Strong, 0, "%s: %s %s, %s", s.Name, orUnknown(s.Product), orUnknown(s.Version), orUnknown(s.Role))
+		line(screen.Plain, 2, "  %s", s.Known)
 	}
 	for _, f := range r.Findings {
 		at := ""

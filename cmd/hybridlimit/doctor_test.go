@@ -54,6 +54,30 @@ func TestDoctorFindsNothing(t *testing.T) {
 	cli(t, append([]string{"doctor", "--timeout=1m", at(s)}, patient...)...).want(t, exitOK).golden(t, "doctor-healthy", s)
 }
 
+// It names the server by what INFO says, and says whether that was tested.
+//
+// Fault 120: doctor says what is known of a version.
+func TestDoctorNamesTheServer(t *testing.T) {
+	s := redistest.Start(t, healthy...)
+	info, err := s.Info("server")
+	if err != nil {
+		t.Fatal(err)
+	}
+	product, version := "Redis", info["redis_version"]
+	if v := info["valkey_version"]; v != "" {
+		product, version = "Valkey", v
+	}
+	_, report, _ := examine(t, append(patient, at(s))...)
+	if len(report.Servers) != 1 {
+		t.Fatalf("%+v", report)
+	}
+	got := report.Servers[0]
+	if got.Product != product || got.Version != version || !strings.Contains(got.Known, " tested.") || got.Tested == strings.Contains(got.Known, "not tested") {
+		t.Errorf("%+v, want %s %s", got, product, version)
+	}
+	cli(t, append([]string{"doctor", "--timeout=1m", at(s)}, patient...)...).says(t, fmt.Sprintf(": %s %s, master ", product, version), got.Known)
+}
+
 // What it prints if there is something to say.
 func TestDoctorPrints(t *testing.T) {
 	s := redistest.Start(t, healthy...)

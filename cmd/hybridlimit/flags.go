@@ -27,6 +27,18 @@ func serveVariables(k *kong.Kong) error {
 	return nil
 }
 
+// placeholders gives each flag the name of its type where help would show the default a second time.
+func placeholders(k *kong.Kong) error {
+	for _, command := range append(k.Model.Children, k.Model.Node) {
+		for _, flag := range command.Flags {
+			if flag.HasDefault && flag.PlaceHolder == "" && !flag.IsBool() {
+				flag.PlaceHolder = strings.ToUpper(flag.Target.Type().Name())
+			}
+		}
+	}
+	return nil
+}
+
 // helpOf returns what help says of a flag or an argument: its default and its variable belong to it.
 func helpOf(v *kong.Value) string {
 	full := *v

@@ -112,7 +112,7 @@ func TestEmptyVariables(t *testing.T) {
 
 // What is set for a server is nothing to the other commands, except which Redis and which rules.
 func TestVariablesOfOtherCommands(t *testing.T) {
-	shared := []string{"RULES", "REDIS", "CLUSTER", "PREFIX", "SHARDS", "TIMEOUT", "CA", "CERT", "KEY_FILE"}
+	shared := []string{"RULES", "REDIS", "REDIS_PASSWORD_FILE", "CLUSTER", "PREFIX", "SHARDS", "TIMEOUT", "CA", "CERT", "KEY_FILE"}
 	k := parserOf(t, new(commands))
 	for _, c := range k.Model.Children {
 		for _, f := range c.Flags {
@@ -160,5 +160,27 @@ func TestBadVariablesAreNamed(t *testing.T) {
 	t.Setenv("HYBRIDLIMIT_REDIS", "redis://x:secret%zz@h")
 	if o := cli(t, "serve", "--rules", rules).want(t, exitUsage).says(t, "(from HYBRIDLIMIT_REDIS)"); strings.Contains(o.err, "secret") {
 		t.Error(o.err)
+	}
+}
+
+// A key is taken as it is, whatever bytes it has.
+func TestKeysAreTakenAsTheyAre(t *testing.T) {
+	for _, key := range []string{"a\xff", "\xfe", "a\x00b", "é", "a\nb"} {
+		var c commands
+		if _, err := parserOf(t, &c).Parse([]string{"reset", "--rule=api=token-bucket,5/1m", key}); err != nil || len(c.Reset.Keys) != 1 || c.Reset.Keys[0] != key {
+			t.Errorf("%q: %q, %v", key, c.Reset.Keys, err)
+		}
+	}
+}
+
+// Help says each default once: behind the text of its flag.
+func TestHelpSaysEachDefaultOnce(t *testing.T) {
+	model := parserOf(t, new(commands)).Model
+	for _, command := range model.Children {
+		for _, flag := range command.Flags {
+			if name := flag.FormatPlaceHolder(); flag.HasDefault && !flag.IsBool() && strings.Contains(name, flag.Default) {
+				t.Errorf("%s --%s=%s: the name of its value is its default", command.Name, flag.Name, name)
+			}
+		}
 	}
 }

@@ -7,12 +7,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"reflect"
 	"syscall"
 	_ "time/tzdata" // images without it have no time zones
 
@@ -59,6 +61,19 @@ type program struct {
 	out, errOut io.Writer
 	in          io.Reader
 	environ     []string
+	said        noting // what kong prints by itself: help, and the version
+}
+
+// noting notes the first error of a writer, for who writes does not look.
+type noting struct {
+	io.Writer
+	err error
+}
+
+func (n *noting) Write(b []byte) (int, error) {
+	k, err := n.Writer.Write(b)
+	n.err = cmp.Or(n.err, err)
+	return k, err
 }
 
 // exitError is an error that has an exit code of its own.
@@ -104,7 +119,7 @@ func (silence) Printf(context.Context, string, ...any) {}
 
 // run parses the arguments, runs the command, and returns the exit code.
 func (p *program) run(args []string) (code int) {
-	p.Screen = screen.New(p.out, p.environ)
+	p.Screen, p.said = screen.New(p.out, p.environ), noting{Writer: p.out}
 	line := new(commands)
 	ended := -1 // kong wants the process to end once it has printed help
 	parser, err := p.parser(line, func(code int) { ended = code })
@@ -112,10 +127,12 @@ func (p *program) run(args []string) (code int) {
 		return p.fail(nil, err)
 	}
 	parsed, err := parser.Parse(spelled(args))
-	if ended >= 0 {
+	switch {
+	case p.said.err != nil:
+		return p.fail(nil, p.said.err)
+	case ended >= 0:
 		return ended
-	}
-	if err != nil {
+	case err != nil:
 		var wrong *kong.ParseError
 		if errors.As(err, &wrong) {
 			parsed = wrong.Context
@@ -132,14 +149,29 @@ func (p *program) parser(into *commands, exit func(code int)) (*kong.Kong, error
 	return kong.New(into,
 		kong.Name("hybridlimit"),
 		kong.Description("Looks at limits in Redis, changes them, and checks what they need. Exit codes: 0 fine, 1 something was found, 2 usage, 3 Redis, 4 anything else."),
-		kong.Writers(p.out, p.errOut),
+		kong.Writers(&p.said, p.errOut),
 		kong.Exit(exit),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: screen.Width}),
-		kong.PostBuild(serveVariables),
+		kong.PostBuild(serveVariables), kong.PostBuild(placeholders),
+		kong.KindMapper(reflect.String, kong.MapperFunc(asItIs)),
 		kong.ValueFormatter(helpOf),
 		kong.Vars{"version": thisVersion().String()},
 		kong.ExplicitGroups([]kong.Group{{Key: "redis", Title: "Redis:"}, {Key: "rule", Title: "Rule:"}}),
 	)
+}
+
+// asItIs takes a text as it is. Kong would replace bytes that are not UTF-8, and a key may have them.
+func asItIs(ctx *kong.DecodeContext, target reflect.Value) error {
+	token, err := ctx.Scan.PopValue("string")
+	if err != nil {
+		return err
+	}
+	text, ok := token.Value.(string)
+	if !ok {
+		text = fmt.Sprint(token.Value)
+	}
+	target.SetString(text)
+	return nil
 }
 
 // spelled returns arguments with -json as kong has it.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -99,7 +100,11 @@ func (o outcome) read(t testing.TB, v any) {
 	}
 }
 
-var versions = regexp.MustCompile(`(Redis|Valkey) \d+\.\d+\.\d+`)
+var (
+	versions = regexp.MustCompile(`(Redis|Valkey) \d+\.\d+\.\d+`)
+	// known is what doctor says of a version, in indented lines.
+	known = regexp.MustCompile(`(?m)^(\S+: Redis \S+, \w+\n)(  .*\n)+`)
+)
 
 // golden compares what was printed with a file. What differs from run to run is replaced.
 func (o outcome) golden(t testing.TB, name string, server *redistest.Server) {
@@ -108,6 +113,7 @@ func (o outcome) golden(t testing.TB, name string, server *redistest.Server) {
 	if server != nil {
 		text = strings.ReplaceAll(text, server.Addr(), "localhost:6379")
 		text = versions.ReplaceAllString(text, "Redis 7.0.15")
+		text = known.ReplaceAllString(text, "${1}  This version is tested.\n")
 	}
 	file := filepath.Join("testdata", name+".txt")
 	if *update {
@@ -172,4 +178,21 @@ func write(t testing.TB, name, text string) string {
 		t.Fatal(err)
 	}
 	return file
+}
+
+// fullDisk is an output that takes nothing.
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+// What cannot be printed is a failure, whatever is printed.
+func TestOutputThatIsFull(t *testing.T) {
+	good := write(t, "rules.yaml", someRules)
+	for _, args := range [][]string{{"--version"}, {"version"}, {"--help"}, {"peek", "--help"}, {"completion", "bash"}, {"man"}, {"validate", good}, {"validate", "--json", good}} {
+		var errOut bytes.Buffer
+		p := &program{ctx: t.Context(), out: fullDisk{}, errOut: &errOut}
+		if code := p.run(args); code != exitFailed || !strings.Contains(errOut.String(), "no space left on device") {
+			t.Errorf("%v: exit code %d, %q", args, code, errOut.String())
+		}
+	}
 }

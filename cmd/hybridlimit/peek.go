@@ -2,6 +2,7 @@ package main
 
 import (
 	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/screen"
+	"github.com/hybridlimit/hybridlimit/internal/escape"
 	"github.com/hybridlimit/hybridlimit/internal/inspect"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -17,6 +18,7 @@ type peekCmd struct {
 // keyJSON is what is known of a key, for programs.
 type keyJSON struct {
 	Key       string    `json:"key"`
+	Exact     string    `json:"key_exact,omitempty"` // in quotes as in Go, if JSON cannot have it as it is
 	Unlimited bool      `json:"unlimited,omitempty"` // then there is nothing else
 	Rule      *ruleJSON `json:"rule,omitempty"`
 	Used      int64     `json:"used"`
@@ -35,11 +37,11 @@ type look struct {
 
 func (l look) json() keyJSON {
 	if l.rule == limit.Unlimited() {
-		return keyJSON{Key: l.key, Unlimited: true, Allowed: true, Retry: screen.Seconds(0)}
+		return keyJSON{Key: l.key, Exact: escape.Exact(l.key), Unlimited: true, Allowed: true, Retry: screen.Seconds(0)}
 	}
 	res := l.seen.Result
 	return keyJSON{
-		Key: l.key, Rule: ruleOf(l.rule), Used: l.seen.Used, Remaining: res.Remaining, Allowed: res.Allowed,
+		Key: l.key, Exact: escape.Exact(l.key), Rule: ruleOf(l.rule), Used: l.seen.Used, Remaining: res.Remaining, Allowed: res.Allowed,
 		Retry: screen.Seconds(res.RetryAfter), Reset: res.ResetAfter.Seconds(),
 	}
 }
@@ -120,14 +122,14 @@ func (p *program) show(looks []look) error {
 }
 
 var keyColumns = []screen.Column{
-	{Title: "KEY", Least: 12}, {Title: "RULE", Least: 8}, {Title: "USED", Right: true}, {Title: "LIMIT", Right: true},
+	{Title: "KEY", Least: 12, Tell: true}, {Title: "RULE", Least: 8}, {Title: "USED", Right: true}, {Title: "LIMIT", Right: true},
 	{Title: "LEFT", Right: true}, {Title: "NEXT", Right: true}, {Title: "UNUSED IN", Right: true},
 }
 
 // row returns what is known of a key, one cell per column of keyColumns.
 func (l look) row() []screen.Cell {
 	if l.rule == limit.Unlimited() {
-		return []screen.Cell{{Text: screen.Clean(l.key)}, {Text: "unlimited"}, {}, {}, {}, {Text: "now", Style: screen.Good}, {}}
+		return []screen.Cell{{Text: escape.Distinct(l.key)}, {Text: "unlimited"}, {}, {}, {}, {Text: "now", Style: screen.Good}, {}}
 	}
 	res := l.seen.Result
 	next := screen.Cell{Text: "now", Style: screen.Good}
@@ -138,7 +140,7 @@ func (l look) row() []screen.Cell {
 		}
 	}
 	return []screen.Cell{
-		{Text: screen.Clean(l.key)}, {Text: screen.Clean(l.rule.Name())},
+		{Text: escape.Distinct(l.key)}, {Text: screen.Clean(l.rule.Name())},
 		{Text: screen.Count(l.seen.Used), Style: styleOf(l.seen.Used, res.Limit)}, {Text: screen.Count(res.Limit)},
 		{Text: screen.Count(res.Remaining)}, next, {Text: screen.Wait(res.ResetAfter)},
 	}

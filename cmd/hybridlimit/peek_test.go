@@ -147,7 +147,7 @@ func TestBadArguments(t *testing.T) {
 		{"peek", "missing"},
 		{"peek k", "missing flags: --rule"},
 		{"peek k --rule=api", "--rules FILE"},
-		{"peek k --rule=api --rules=/nowhere/at/all", "/nowhere/at/all:1:1: cannot be read"},
+		{"peek k --rule=api --rules=/nowhere/at/all", "/nowhere/at/all: cannot be read"},
 		{"peek k --rule=api --rules=" + bad, ":3:16: rules.api.algorithm"},
 		{"peek k --rule=api=", "must be NAME="}, {"peek k --rule=api=x", "must be NAME="}, {"peek k --rule=api=sliding-window,5", "must be NAME="},
 		{"peek k --rule=api=sliding-window,5/{}", "must be NAME="}, {"peek k --rule=api=sliding-window,5/1m,x", "must be NAME="},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/screen"
+	"github.com/hybridlimit/hybridlimit/internal/escape"
 	"github.com/hybridlimit/hybridlimit/internal/inspect"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -19,6 +20,7 @@ type quarantinedCmd struct {
 type broken struct {
 	Name   string `json:"name"` // in Redis
 	Key    string `json:"key,omitempty"`
+	Exact  string `json:"name_exact,omitempty"` // the name in quotes as in Go, if JSON cannot have it as it is
 	Rule   string `json:"rule,omitempty"`
 	Reason string `json:"reason"`
 }
@@ -47,7 +49,7 @@ func (c *quarantinedCmd) Run(p *program) error {
 	out := quarantinedJSON{Keys: []broken{}}
 	var key *limit.KeyError
 	if _, err := s.survey.Fleet(p.ctx); errors.As(err, &key) {
-		out.Keys = append(out.Keys, broken{Name: key.Key, Reason: key.Reason})
+		out.Keys = append(out.Keys, broken{Name: key.Key, Exact: escape.Exact(key.Key), Reason: key.Reason})
 	} else if err != nil {
 		return s.failed(err)
 	}
@@ -80,7 +82,7 @@ func (q *quarantinedJSON) add(p *program, s *store, names []inspect.Name) error 
 		case len(q.Keys) >= mostListed:
 			q.More++
 		default:
-			q.Keys = append(q.Keys, broken{names[i].Text, keyOf(names[i]), names[i].Rule, key.Reason})
+			q.Keys = append(q.Keys, broken{names[i].Text, keyOf(names[i]), escape.Exact(names[i].Text), names[i].Rule, key.Reason})
 		}
 	}
 	return nil
@@ -91,9 +93,9 @@ func (p *program) showBroken(q quarantinedJSON) error {
 		return p.Object(q)
 	}
 	if len(q.Keys) > 0 {
-		t := &screen.Table{Columns: []screen.Column{{Title: "NAME IN REDIS", Least: 30}, {Title: "REASON", Least: 20}}}
+		t := &screen.Table{Columns: []screen.Column{{Title: "NAME IN REDIS", Least: 30, Tell: true}, {Title: "REASON", Least: 20}}}
 		for _, b := range q.Keys {
-			t.Rows = append(t.Rows, []screen.Cell{{Text: screen.Clean(b.Name)}, {Text: screen.Clean(b.Reason), Style: screen.Bad}})
+			t.Rows = append(t.Rows, []screen.Cell{{Text: escape.Distinct(b.Name)}, {Text: screen.Clean(b.Reason), Style: screen.Bad}})
 		}
 		if err := p.Table(t); err != nil {
 			return err

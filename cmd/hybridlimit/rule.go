@@ -53,7 +53,7 @@ func (f rulesFlags) of(set *rules.Set, name, key string) *limit.Rule {
 // counters returns the rule for each key. It may be [limit.Unlimited]. A key with several limits is
 // listed with each of them.
 func (f ruleFlags) counters(keys ...string) (each []string, list []*limit.Rule, err error) {
-	chosen, err := f.choose(keys...)
+	keys, chosen, err := f.choose(keys)
 	for i, rule := range chosen {
 		if rule.Parts() == nil {
 			each, list = append(each, keys[i]), append(list, rule)
@@ -68,29 +68,34 @@ func (f ruleFlags) counters(keys ...string) (each []string, list []*limit.Rule, 
 	return each, list, err
 }
 
-// choose returns the rule for each key.
-func (f ruleFlags) choose(keys ...string) ([]*limit.Rule, error) {
-	list := make([]*limit.Rule, len(keys))
+// choose returns the rule for each key, and the key under which it counts.
+func (f ruleFlags) choose(keys []string) (counted []string, list []*limit.Rule, err error) {
+	list = make([]*limit.Rule, len(keys))
 	if strings.Contains(f.Rule, "=") {
 		rule, err := inline(f.Rule)
 		for i := range list {
 			list[i] = rule
 		}
-		return list, usage(err)
+		return keys, list, usage(err)
 	}
 	set, err := f.load()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if set == nil {
-		return nil, usage(fmt.Errorf("--rule %s is a name: say --rules FILE, or the rule as %s=sliding-window,100/1m", f.Rule, f.Rule))
+		return nil, nil, usage(fmt.Errorf("--rule %s is a name: say --rules FILE, or the rule as %s=sliding-window,100/1m", f.Rule, f.Rule))
 	}
 	for i, key := range keys {
 		if list[i] = f.of(set, f.Rule, key); list[i] == nil {
-			return nil, usage(fmt.Errorf("there is no rule %q in %s; there are: %s", f.Rule, f.Rules, strings.Join(set.Names(), ", ")))
+			return nil, nil, usage(fmt.Errorf("there is no rule %q in %s; there are: %s", f.Rule, f.Rules, strings.Join(set.Names(), ", ")))
 		}
+		key, err := set.CounterKey(f.Rule, key)
+		if err != nil {
+			return nil, nil, usage(err)
+		}
+		counted = append(counted, key)
 	}
-	return list, nil
+	return counted, list, nil
 }
 
 // word is what a value of an inline rule may be: the rules file says what it means.

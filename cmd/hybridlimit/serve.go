@@ -26,18 +26,20 @@ type serveCmd struct {
 	Rules        string `required:"" type:"path" placeholder:"FILE" help:"Rules file. It is followed: a change applies within a second, a bad file changes nothing."`
 	AllowRemoval bool   `help:"Let a file that does not end with '...' remove rules. Only if the file is always replaced as a whole."`
 
-	Alone   bool   `help:"Share with nobody: no Redis, this server has limits of its own."`
-	Redis   string `group:"redis" default:"redis://localhost:6379" placeholder:"URL" help:"Redis to share limits through: HOST:PORT, or redis://, rediss:// (TLS) or unix://, with ?master_name= a Sentinel."`
-	Cluster bool   `group:"redis" help:"That Redis is a Cluster."`
-	Prefix  string `group:"redis" default:"hl" help:"Begins every key in Redis; the same for all who share limits."`
-	Shards  int    `group:"redis" placeholder:"N" help:"Groups of keys; the same for all who share limits. Default: 1, of a Cluster 64."`
-	CA      string `group:"redis" type:"path" placeholder:"FILE" help:"Certificates that sign that of Redis, as PEM. Default: those of the system."`
-	Cert    string `group:"redis" type:"path" placeholder:"FILE" help:"Certificate to show to Redis, as PEM, with its --key-file."`
-	KeyFile string `group:"redis" type:"path" placeholder:"FILE" help:"Private key of --cert."`
+	Alone             bool   `help:"Share with nobody: no Redis, this server has limits of its own."`
+	Redis             string `group:"redis" default:"redis://localhost:6379" placeholder:"URL" help:"Redis to share limits through: HOST:PORT, or redis://, rediss:// (TLS) or unix://, with ?master_name= a Sentinel."`
+	RedisPasswordFile string `name:"redis-password-file" group:"redis" type:"path" placeholder:"FILE" help:"The password of Redis. It is read again for each connection."`
+	Cluster           bool   `group:"redis" help:"That Redis is a Cluster."`
+	Prefix            string `group:"redis" default:"hl" help:"Begins every key in Redis; the same for all who share limits."`
+	Shards            int    `group:"redis" placeholder:"N" help:"Groups of keys; the same for all who share limits. Default: 1, of a Cluster 64."`
+	CA                string `group:"redis" type:"path" placeholder:"FILE" help:"Certificates that sign that of Redis, as PEM. Default: those of the system."`
+	Cert              string `group:"redis" type:"path" placeholder:"FILE" help:"Certificate to show to Redis, as PEM, with its --key-file."`
+	KeyFile           string `group:"redis" type:"path" placeholder:"FILE" help:"Private key of --cert."`
 
 	Fallback       string        `default:"fair-share" enum:"fair-share,full-limit,fail-open,fail-closed" help:"What decides while Redis is away: ${enum}."`
 	ExpectedNodes  int           `help:"How many servers and services share the limits at least."`
 	MaxKeys        int           `help:"How many keys are held in memory. Default 65536."`
+	MaxRemembered  int           `help:"Of how many keys that had to leave memory it is remembered what they have used, 16 bytes each. Default 32 times max-keys."`
 	MaxLag         time.Duration `help:"How long an admitted hit may stay unreported. Default 1s."`
 	CommandTimeout time.Duration `default:"250ms" help:"How long a call of Redis may take before it is sent again; five round trips if that is longer, eight times as long at most."`
 	NoNotices      bool          `help:"Do not say at once, on a channel of Redis, which keys are used up. The same for all who share limits."`
@@ -84,6 +86,10 @@ func (c *serveCmd) Run(p *program) error {
 	log := slog.New(slog.NewJSONHandler(lines, &slog.HandlerOptions{Level: c.LogLevel}))
 	// Before anything else is done or said: a file with a mistake is the usual reason not to start.
 	if _, err := server.RulesFor(rules.Options{}).Load(c.Rules); err != nil {
+		var list rules.Problems
+		if errors.As(err, &list) && list[0].Line == 0 { // it cannot be read
+			return usage(fmt.Errorf("--rules: %w", err))
+		}
 		return usage(fmt.Errorf("--rules: the file is not valid\n%w", err))
 	}
 	o, err := c.options(log)
@@ -122,7 +128,7 @@ func (c *serveCmd) options(log *slog.Logger) (o server.Options, err error) {
 	o = server.Options{
 		RulesPath: c.Rules, Rules: rules.Options{AllowRemoval: c.AllowRemoval},
 		Limiter: hybrid.Options{
-			KeyPrefix: c.Prefix, Shards: c.Shards, ExpectedNodes: c.ExpectedNodes, MaxKeys: c.MaxKeys, MaxLag: c.MaxLag, CommandTimeout: c.CommandTimeout, NoNotices: c.NoNotices,
+			KeyPrefix: c.Prefix, Shards: c.Shards, ExpectedNodes: c.ExpectedNodes, MaxKeys: c.MaxKeys, MaxRemembered: c.MaxRemembered, MaxLag: c.MaxLag, CommandTimeout: c.CommandTimeout, NoNotices: c.NoNotices,
 		},
 		GRPCMaxAge: c.GRPCMaxAge, RESPPassword: c.RESPPassword, RESPMaxConns: c.RESPMaxConns, RESPIdleTimeout: c.RESPIdle,
 		ChargeRefused: c.ChargeRefused, Shadow: c.Shadow, Headers: c.ResponseHeaders,
@@ -141,7 +147,7 @@ func (c *serveCmd) options(log *slog.Logger) (o server.Options, err error) {
 	if !c.Alone {
 		flags := connect.Flags{
 			Redis: c.Redis, Cluster: c.Cluster, Timeout: min(redisstore.MostPatience*c.CommandTimeout, mostTimeout), Prefix: c.Prefix, Shards: c.Shards,
-			CA: c.CA, Cert: c.Cert, KeyFile: c.KeyFile,
+			PasswordFile: c.RedisPasswordFile, CA: c.CA, Cert: c.Cert, KeyFile: c.KeyFile,
 		}
 		target, err := flags.Open()
 		if err != nil {

@@ -307,5 +307,5 @@ func TestServeRefusesABadFileFirst(t *testing.T) {
 		t.Error("it has connected to Redis")
 	}
 	t.Setenv("HYBRIDLIMIT_RULES", "/nowhere/rules.yaml")
-	cli(t, "serve", "--alone").want(t, exitUsage).says(t, "(from HYBRIDLIMIT_RULES) /nowhere/rules.yaml:1:1: cannot be read: no such file")
+	cli(t, "serve", "--alone").want(t, exitUsage).says(t, "--rules: /nowhere/rules.yaml: cannot be read: no such file or directory (from HYBRIDLIMIT_RULES)")
 }

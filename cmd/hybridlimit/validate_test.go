@@ -28,7 +28,7 @@ func TestValidate(t *testing.T) {
 	if o.code != exitFound {
 		t.Errorf("exit code %d", o.code)
 	}
-	o.says(t, "bad.yaml:3:16: rules.api.algorithm: ", "bad.yaml:4:12: rules.api.limit: ", "bad.yaml:7:5: rules.login.colour: ", "good.yaml: valid", "empty:1:1: ", "missing.yaml:1:1: cannot be read")
+	o.says(t, "bad.yaml:3:16: rules.api.algorithm: ", "bad.yaml:4:12: rules.api.limit: ", "bad.yaml:7:5: rules.login.colour: ", "good.yaml: valid", "empty:1:1: ", "missing.yaml: cannot be read")
 	var got struct{ Files []fileJSON }
 	cli(t, "validate", "--json", "bad.yaml", "good.yaml").want(t, exitFound).read(t, &got)
 	bad, good := got.Files[0], got.Files[1]

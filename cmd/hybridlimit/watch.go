@@ -50,7 +50,7 @@ func (c *watchCmd) Run(p *program) error {
 	}
 	columns, see := totalColumns, seeTotals
 	if c.Key != "" {
-		_, list, err := ruleFlags{c.Rule, c.rulesFlags}.counters(c.Key)
+		keys, list, err := ruleFlags{c.Rule, c.rulesFlags}.counters(c.Key)
 		if err != nil {
 			return err
 		}
@@ -60,7 +60,7 @@ func (c *watchCmd) Run(p *program) error {
 		if list[0] == limit.Unlimited() {
 			return usage(fmt.Errorf("%s is unlimited by %s: nothing is counted", escape.Quote(c.Key), c.Rule))
 		}
-		columns, see = watchColumns, func(p *program, s *store) (watched, error) { return seeKey(p, s, c.Key, list[0]) }
+		columns, see = watchColumns, func(p *program, s *store) (watched, error) { return seeKey(p, s, keys[0], list[0]) }
 	}
 	s, err := c.open()
 	if err != nil {

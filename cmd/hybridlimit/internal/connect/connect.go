@@ -19,14 +19,15 @@ import (
 
 // Flags says which Redis, as flags of kong.
 type Flags struct {
-	Redis   string        `group:"redis" env:"HYBRIDLIMIT_REDIS" default:"redis://localhost:6379" placeholder:"URL" help:"Where Redis is: HOST:PORT, or redis://, rediss:// (TLS) or unix://, with ?master_name= a Sentinel."`
-	Cluster bool          `group:"redis" env:"HYBRIDLIMIT_CLUSTER" help:"That Redis is a Cluster."`
-	Timeout time.Duration `group:"redis" env:"HYBRIDLIMIT_TIMEOUT" default:"2s" help:"How long one command may take, 1ms to 1m."`
-	Prefix  string        `group:"redis" env:"HYBRIDLIMIT_PREFIX" default:"hl" help:"KeyPrefix of the limiters."`
-	Shards  int           `group:"redis" env:"HYBRIDLIMIT_SHARDS" placeholder:"N" help:"Shards of the limiters. Default: 1, of a Cluster 64."`
-	CA      string        `group:"redis" env:"HYBRIDLIMIT_CA" type:"path" placeholder:"FILE" help:"Certificates that sign that of Redis, as PEM. Default: those of the system."`
-	Cert    string        `group:"redis" env:"HYBRIDLIMIT_CERT" type:"path" placeholder:"FILE" help:"Certificate to show, as PEM, with its --key-file."`
-	KeyFile string        `group:"redis" env:"HYBRIDLIMIT_KEY_FILE" type:"path" placeholder:"FILE" help:"Private key of --cert."`
+	Redis        string        `group:"redis" env:"HYBRIDLIMIT_REDIS" default:"redis://localhost:6379" placeholder:"URL" help:"Where Redis is: HOST:PORT, or redis://, rediss:// (TLS) or unix://, with ?master_name= a Sentinel."`
+	Cluster      bool          `group:"redis" env:"HYBRIDLIMIT_CLUSTER" help:"That Redis is a Cluster."`
+	Timeout      time.Duration `group:"redis" env:"HYBRIDLIMIT_TIMEOUT" default:"2s" help:"How long one command may take, 1ms to 1m."`
+	Prefix       string        `group:"redis" env:"HYBRIDLIMIT_PREFIX" default:"hl" help:"KeyPrefix of the limiters."`
+	Shards       int           `group:"redis" env:"HYBRIDLIMIT_SHARDS" placeholder:"N" help:"Shards of the limiters. Default: 1, of a Cluster 64."`
+	PasswordFile string        `group:"redis" name:"redis-password-file" env:"HYBRIDLIMIT_REDIS_PASSWORD_FILE" type:"path" placeholder:"FILE" help:"The password of Redis. It is read again for each connection."`
+	CA           string        `group:"redis" env:"HYBRIDLIMIT_CA" type:"path" placeholder:"FILE" help:"Certificates that sign that of Redis, as PEM. Default: those of the system."`
+	Cert         string        `group:"redis" env:"HYBRIDLIMIT_CERT" type:"path" placeholder:"FILE" help:"Certificate to show, as PEM, with its --key-file."`
+	KeyFile      string        `group:"redis" env:"HYBRIDLIMIT_KEY_FILE" type:"path" placeholder:"FILE" help:"Private key of --cert."`
 }
 
 // Bounds of [Flags].Timeout.
@@ -69,8 +70,20 @@ func (f Flags) Open() (*Target, error) {
 	if f.Timeout < leastTimeout || f.Timeout > mostTimeout {
 		return nil, fmt.Errorf("--timeout is %v, must be %v to %v", f.Timeout, leastTimeout, mostTimeout)
 	}
-	_, sent := u.User.Password()
-	t := &Target{Name: name(u), Encrypted: u.Scheme == "rediss", Local: isLocal(u), Password: sent || u.Query().Get("password") != "", Cluster: f.Cluster}
+	password, _ := u.User.Password()
+	inQuery := u.Query().Get("password")
+	sent := password+inQuery != ""
+	if f.PasswordFile != "" {
+		// With a Sentinel the one before the host is that of the Sentinels.
+		if inQuery != "" || password != "" && !u.Query().Has("master_name") {
+			return nil, errors.New("--redis has a password, and so has --redis-password-file: give one")
+		}
+		if _, err := readPassword(f.PasswordFile); err != nil {
+			return nil, err
+		}
+		sent = true
+	}
+	t := &Target{Name: name(u), Encrypted: u.Scheme == "rediss", Local: isLocal(u), Password: sent, Cluster: f.Cluster}
 	switch {
 	case f.Cluster && u.Query().Has("master_name"):
 		return nil, errors.New("--redis names the master of a Sentinel: that is no --cluster")
@@ -134,6 +147,7 @@ func (f Flags) single() (redis.UniversalClient, error) {
 	if err := f.certificates(o.TLSConfig); err != nil {
 		return nil, err
 	}
+	o.CredentialsProviderContext = f.credentials(o.Username)
 	o.Dialer = remote.BoundReplies(redis.NewDialer(o), 0)
 	return redis.NewClient(o), nil
 }
@@ -148,6 +162,7 @@ func (f Flags) sentinel() (redis.UniversalClient, error) {
 	if err := f.certificates(o.TLSConfig); err != nil {
 		return nil, err
 	}
+	o.CredentialsProviderContext = f.credentials(o.Username)
 	return redis.NewFailoverClient(o), nil
 }
 
@@ -163,6 +178,7 @@ func (f Flags) cluster() (redis.UniversalClient, error) {
 	if err := f.certificates(o.TLSConfig); err != nil {
 		return nil, err
 	}
+	o.CredentialsProviderContext = f.credentials(o.Username)
 	return redis.NewClusterClient(o), nil
 }
 

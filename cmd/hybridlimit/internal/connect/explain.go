@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/hybridlimit/hybridlimit/internal/escape"
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
 	"github.com/hybridlimit/hybridlimit/remote"
 )
@@ -16,7 +17,7 @@ var advice = map[string]string{
 	"timeout":     "It did not answer in time; see --timeout.",
 	"dns":         "The name of the host is not known.",
 	"closed":      "It closed the connection: is TLS wanted (rediss://)?",
-	"noauth":      "It wants a password: redis://:password@host:6379.",
+	"noauth":      "It wants a password: redis://:password@host:6379, or --redis-password-file.",
 	"wrongpass":   "The user or the password is wrong.",
 	"noperm":      "The user lacks a permission: hybridlimit doctor says which.",
 	"moved":       "This server is part of a Cluster: add --cluster.",
@@ -40,7 +41,7 @@ func (t *Target) Explain(err error) error {
 		return fmt.Errorf("%q in Redis is no counter of the limiter (%s). Another program has written it: DEL it", key.Key, escape.Plain(key.Reason, 256))
 	}
 	_, reason := remote.Classify(err)
-	text := strings.TrimSuffix(strings.TrimPrefix(err.Error(), "remote: "), ".")
+	text := strings.TrimSuffix(redisstore.Text(err), ".")
 	help := advice[reason]
 	if reason == "noperm" && strings.Contains(text, "'cluster") {
 		help = "On a Cluster the client asks where the slots are: let the user have +cluster." // doctor's does, too

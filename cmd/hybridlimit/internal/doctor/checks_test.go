@@ -244,7 +244,7 @@ func TestChecksAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, table, found := strings.Cut(string(text), "| id | severity |")
+	_, table, found := strings.Cut(string(text), "| id | found when |")
 	table, _, closed := strings.Cut(table, "\n\n")
 	if !found || !closed {
 		t.Fatal("docs/cli.md has no table of findings")

@@ -51,6 +51,10 @@ type Server struct {
 	Product string `json:"product"`
 	Version string `json:"version"` // empty if it does not say
 	Role    string `json:"role"`
+	// Tested reports whether the tests of this library have been run with this version, or
+	// with another one of its series. Known says that, and what differs, in words.
+	Tested bool   `json:"tested"`
+	Known  string `json:"known"`
 }
 
 // Report is what a doctor says.

@@ -239,5 +239,6 @@ func (f *facts) server() Server {
 	if s.Role == "slave" {
 		s.Role = "replica"
 	}
+	s.Known, s.Tested = known(s.Product, s.Version)
 	return s
 }

@@ -50,6 +50,23 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
+// Texts with the same beginning differ where they are cut.
+func TestCutTextsDiffer(t *testing.T) {
+	same := strings.Repeat("tenant-", 20)
+	var out bytes.Buffer
+	s := New(&out, nil)
+	table := &Table{Columns: []Column{{Title: "KEY", Least: 12, Tell: true}, {Title: "N"}}}
+	table.Add(same+"a", "1")
+	table.Add(same+"b", "1")
+	if err := s.Table(table); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(out.String(), "\n")
+	if lines[1] == lines[2] || ansi.StringWidth(lines[1]) > Width || !strings.Contains(lines[1], "…") {
+		t.Errorf("%s", &out)
+	}
+}
+
 func TestClean(t *testing.T) {
 	for text, want := range map[string]string{"plain": "plain", `say "no"`: `say "no"`, "\x1b[31m": `\x1b[31m`, "a\nb": `a\nb`, "\xff": `\xff`, "日本": "日本", "\u202e": `\u202e`, "": ""} {
 		if got := Clean(text); got != want {

@@ -1,6 +1,8 @@
 package screen
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"strings"
 
@@ -17,6 +19,9 @@ type Column struct {
 	// Least is how narrow the column may become if there is no room: 0 for as wide as
 	// its texts.
 	Least int
+	// Tell ends texts that are cut with a part of their hash, so that those with the same beginning
+	// differ.
+	Tell bool
 }
 
 // Cell is a text in a style.
@@ -101,10 +106,20 @@ func (t *Table) widths(room int) []int {
 	return widths
 }
 
+// cut returns a text that is no wider than so many columns.
+func cut(text string, width int, tell bool) string {
+	if !tell || ansi.StringWidth(text) <= width {
+		return ansi.Truncate(text, width, "…")
+	}
+	sum := sha256.Sum256([]byte(text))
+	tail := "…" + hex.EncodeToString(sum[:3])
+	return ansi.Truncate(text, max(width-ansi.StringWidth(tail), 0), "") + tail
+}
+
 func (s *Screen) row(t *Table, widths []int, row []Cell) error {
 	var b strings.Builder
 	for i, c := range row {
-		text := ansi.Truncate(c.Text, widths[i], "…")
+		text := cut(c.Text, widths[i], t.Columns[i].Tell)
 		pad := strings.Repeat(" ", max(widths[i]-ansi.StringWidth(text), 0))
 		if i > 0 {
 			b.WriteString(strings.Repeat(" ", gap))

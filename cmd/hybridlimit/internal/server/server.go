@@ -270,7 +270,8 @@ func (s *Server) Stop() error {
 	s.fresh.Close()
 	errs = append(errs, s.lim.Shutdown(ctx))
 	if s.http != nil {
-		errs = append(errs, s.http.Shutdown(ctx), s.http.Close())
+		_ = s.http.Shutdown(ctx) // a scrape or a page that is cut off loses nothing
+		_ = s.http.Close()
 		s.page.Close()
 	}
 	s.serving.Wait()

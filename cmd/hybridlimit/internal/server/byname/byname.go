@@ -13,6 +13,9 @@ import (
 // ErrNoRule says that the rules file has no rule of that name.
 var ErrNoRule = errors.New("there is no such rule in the rules file")
 
+// ErrNoKey says that the key is empty: all clients that have lost theirs would share one limit.
+var ErrNoKey = errors.New("the key is empty")
+
 // Unlimited is the answer for a key that nothing limits: admitted, with a limit of -1.
 var Unlimited = limit.Result{Allowed: true, Limit: -1, Remaining: -1}
 
@@ -33,18 +36,18 @@ type Decider struct {
 }
 
 // Take takes n units of a key under a named rule. The key's plan and overrides apply. The error is
-// [ErrNoRule] or an [*UndecidedError]; ctx bounds what an exact rule waits for.
+// [ErrNoRule], [ErrNoKey], an [*UndecidedError] or a [rules.ErrNoAddress]; ctx bounds what an exact rule waits for.
 func (d Decider) Take(ctx context.Context, name, key string, n int64) (limit.Result, error) {
 	exempt := d.exempt
 	if n == 0 {
 		exempt = nobody
 	}
-	return d.by(name, key, exempt, func(rule *limit.Rule) (limit.Result, error) { return d.TakeBy(ctx, key, rule, n) })
+	return d.by(name, key, exempt, func(key string, rule *limit.Rule) (limit.Result, error) { return d.TakeBy(ctx, key, rule, n) })
 }
 
 // Peek says what Take of one unit would answer.
 func (d Decider) Peek(name, key string) (limit.Result, error) {
-	return d.by(name, key, nobody, func(rule *limit.Rule) (limit.Result, error) {
+	return d.by(name, key, nobody, func(key string, rule *limit.Rule) (limit.Result, error) {
 		d.Look(key, rule)
 		return d.Limiter.Peek(key, rule), nil
 	})
@@ -53,7 +56,7 @@ func (d Decider) Peek(name, key string) (limit.Result, error) {
 // Charge counts n units of a key, whether they fit or not; below 0 it gives units back. It answers as
 // Peek does afterwards.
 func (d Decider) Charge(name, key string, n int64) (limit.Result, error) {
-	return d.by(name, key, nobody, func(rule *limit.Rule) (limit.Result, error) {
+	return d.by(name, key, nobody, func(key string, rule *limit.Rule) (limit.Result, error) {
 		if n < 0 {
 			d.Limiter.Refund(key, rule, -n)
 		} else {
@@ -73,15 +76,23 @@ func (d Decider) exempt(name string) {
 	}
 }
 
-// by finds the rule of a key, and decides by it. It calls exempt if nothing limits the key.
-func (d Decider) by(name, key string, exempt func(name string), decide func(*limit.Rule) (limit.Result, error)) (limit.Result, error) {
-	switch rule := d.Rules().For(name, key); rule {
-	case nil:
+// by finds the rule of a key, and decides by it under the key that counts. It calls exempt if nothing limits the key.
+func (d Decider) by(name, key string, exempt func(name string), decide func(key string, rule *limit.Rule) (limit.Result, error)) (limit.Result, error) {
+	if key == "" {
+		return limit.Result{}, ErrNoKey
+	}
+	set := d.Rules()
+	rule := set.For(name, key)
+	if rule == nil {
 		return limit.Result{}, ErrNoRule
-	case limit.Unlimited():
+	}
+	counted, err := set.CounterKey(name, key)
+	switch {
+	case err != nil:
+		return limit.Result{}, err
+	case rule == limit.Unlimited():
 		exempt(name)
 		return Unlimited, nil
-	default:
-		return decide(rule)
 	}
+	return decide(counted, rule)
 }

@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/hybridlimit/hybridlimit/adapter/rules"
 	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/server/byname"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -95,6 +96,8 @@ func checkNamed(w http.ResponseWriter, r *http.Request, service Service, fields 
 	case answerUndecided(w, err):
 	case errors.Is(err, byname.ErrNoRule):
 		problem(w, http.StatusNotFound, "the rules file has no rule \""+q.rule+"\"")
+	case errors.Is(err, byname.ErrNoKey), errors.Is(err, rules.ErrNoAddress):
+		problem(w, http.StatusBadRequest, err.Error())
 	case err != nil:
 		problem(w, http.StatusInternalServerError, "")
 	case q.charge:

@@ -52,7 +52,7 @@ func TestNamedRules(t *testing.T) {
 		{`{"rule":"api","key":"mallory"}`, 429, "", `"limit":0,`},
 		{`{"rule":"open","key":"bob","n":1000}`, 200, "", `"limit":-1,"remaining":-1,`},
 		{`{"rule":"log","key":"bob","n":4}`, 200, "", `"would_refuse":true,"limit":3,"remaining":3,`},
-		{`{"rule":"api","key":""}`, 200, "", `"remaining":2,`}, // as HL.TAKE
+		{`{"rule":"api","key":""}`, 400, "", "the key is empty"},
 		{`{"rule":"","key":"bob"}`, 404, "", `no rule \"\"`},
 		{`{"rule":"é\n","key":"bob"}`, 404, "", `no rule \"é\\n\""`},
 		{`{"rule":"` + strings.Repeat("x", 10_000) + `","key":"bob"}`, 404, "", `x…"`},

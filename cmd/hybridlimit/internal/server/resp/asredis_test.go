@@ -28,6 +28,9 @@ var samples = []string{
 type asRedis struct {
 	testing.TB
 	theirs, ours string // addresses
+	// silent is for a server that does not answer a wrong password behind another command of a
+	// pipeline, as Redis 8.0 and Valkey 8.1 do.
+	silent bool
 }
 
 // both returns servers with a password, if it is not empty.
@@ -42,9 +45,16 @@ func both(t testing.TB, password string) asRedis {
 		rights = append(rights, "+"+name)
 	}
 	redis := redistest.Start(t, "--databases", "1")
+	if info, err := redis.Info("server"); err != nil {
+		t.Fatal(err)
+	} else if info["valkey_version"] != "" {
+		t.Skip("Valkey answers lines of blanks, quotes and wrong ends of bulks otherwise than Redis")
+	}
 	redis.Do(append([]string{"ACL", "SETUSER", "default", "resetpass"}, rights[2:]...)...)
 	_, addr := listen(t, Options{Password: password})
-	return asRedis{t, redis.Addr(), addr}
+	r := asRedis{TB: t, theirs: redis.Addr(), ours: addr}
+	r.silent = !strings.Contains(r.answer(r.theirs, "PING\r\nAUTH nobody wrong\r\n"), "WRONGPASS")
+	return r
 }
 
 // answer sends a stream, and returns all that comes until the server ends the connection. Of
@@ -68,18 +78,24 @@ func (r asRedis) answer(addr, stream string) string {
 	text = protocolError.ReplaceAll(text, []byte("-PROTOCOL $1\r\n"))
 	text = bytes.ReplaceAll(text, []byte("-NOPERM "), []byte("-ERR "))
 	text = greeting.ReplaceAll(text, []byte("version and id"))
+	text = modules.ReplaceAll(text, []byte("modules\r\n*0\r\n"))
 	return string(otherError.ReplaceAll(text, []byte("-$1\r\n")))
 }
 
 var (
 	protocolError = regexp.MustCompile(`(?m)^-ERR Protocol error: (unbalanced|expected|unauthenticated \w+|invalid \w+).*\r\n`)
 	greeting      = regexp.MustCompile(`(?s)version\r\n.*?id\r\n:\d+`)
+	modules       = regexp.MustCompile(`(?s)modules\r\n\*1\r\n%4\r\n.*?args\r\n\*0\r\n`) // Redis 8.0 has one
+	wrongBehind   = regexp.MustCompile(`(?s).\nAUTH (default wrong|nobody)`)
 	otherError    = regexp.MustCompile(`(?m)^-([A-Z]+) .*\r\n`)
 )
 
 // compare reports streams that are answered differently.
 func (r asRedis) compare(stream string) {
 	r.Helper()
+	if r.silent && wrongBehind.MatchString(stream) {
+		return
+	}
 	ours, theirs := r.answer(r.ours, stream), r.answer(r.theirs, stream)
 	if ours != theirs {
 		r.Errorf("%q:\nours   %q\ntheirs %q", stream, ours, theirs)

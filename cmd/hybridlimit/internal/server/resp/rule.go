@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/hybridlimit/hybridlimit/adapter/rules"
 	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/server/byname"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -43,12 +44,16 @@ func (s *Server) peek(c *conn, args [][]byte) {
 	s.answerNamed(c, args[0], res, err)
 }
 
-// answerNamed answers by a rule of that name. The errors are that there is none, and that Redis was to
-// decide and has not.
+// answerNamed answers by a rule of that name. The errors are that there is none, that the key cannot be
+// one of it, and that Redis was to decide and has not.
 func (s *Server) answerNamed(c *conn, name []byte, res limit.Result, err error) {
 	var undecided *byname.UndecidedError
 	if errors.As(err, &undecided) {
 		s.fail(c, "UNAVAILABLE "+undecided.Error())
+		return
+	}
+	if errors.Is(err, byname.ErrNoKey) || errors.Is(err, rules.ErrNoAddress) {
+		s.fail(c, "ERR "+err.Error())
 		return
 	}
 	if err != nil {

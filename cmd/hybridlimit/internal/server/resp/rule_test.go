@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -77,6 +78,23 @@ overrides:
 	c.wantError(c.do("HL.TAKE log bob"), "cannot decide")
 }
 
+// Clients that ask for many rates leave a place in the metrics for the rules of the file.
+func TestManyRatesAndARuleOfTheFile(t *testing.T) {
+	lim, _ := alone(t)
+	_, addr := listen(t, Options{Limiter: lim, Rules: ruleset(t, "rules: {api: {algorithm: token-bucket, limit: 60, per: 1m}}")})
+	c := connect(t, addr)
+	for i := range 1100 {
+		c.do(fmt.Sprint("CL.THROTTLE k 1 1 ", i+1))
+	}
+	c.do("HL.TAKE api alice")
+	for _, is := range lim.Stats().Rules {
+		if is.Name == "api" && is.Allowed.Total() == 1 {
+			return
+		}
+	}
+	t.Error("the rule of the file has no figures of its own")
+}
+
 func TestWithoutARulesFileThereAreNoRules(t *testing.T) {
 	_, addr := listen(t, Options{})
 	c := connect(t, addr)
@@ -114,5 +132,54 @@ func TestAPanicIsAnErrorReply(t *testing.T) {
 	c.want("PING", "PONG")
 	if n := s.Stats().Panics; n != 1 {
 		t.Errorf("%d panics", n)
+	}
+}
+
+// Each form of an address is that address, for ranges and for the counter; what is none is an error.
+//
+// Fault 114: the port of a client gets it around a blocked range, or gives it a counter of its own.
+func TestKeysThatAreAddresses(t *testing.T) {
+	_, addr := listen(t, Options{Rules: ruleset(t, `
+rules:
+  each: {algorithm: fixed-window, limit: 5, per: 1h, keys: addresses}
+  free: {algorithm: fixed-window, limit: 5, per: 1h, keys: addresses, unlimited: true}
+  user: {algorithm: fixed-window, limit: 5, per: 1h}
+overrides:
+  - {cidr: 203.0.113.0/24, blocked: true}
+`)})
+	c := connect(t, addr)
+	remaining := func(args ...string) int64 {
+		t.Helper()
+		list, ok := c.send(args...).([]any)
+		if !ok || len(list) != 5 {
+			t.Fatalf("%q: %v", args, list)
+		}
+		return list[2].(int64)
+	}
+	for _, key := range []string{"203.0.113.9", "203.0.113.9:443", "[::ffff:203.0.113.9]:443", "ipv4:203.0.113.9:1", "64:ff9b::203.0.113.9"} {
+		if list, _ := c.send("HL.TAKE", "each", key).([]any); len(list) != 5 || list[0] != int64(1) || list[1] != int64(0) {
+			t.Errorf("%s of a blocked range: %v", key, list)
+		}
+	}
+	for i, key := range []string{"198.51.100.7", "198.51.100.7:1", "198.51.100.7:2", "::ffff:198.51.100.7"} {
+		if left := remaining("HL.TAKE", "each", key); left != int64(4-i) {
+			t.Errorf("%s: %d remain", key, left)
+		}
+	}
+	if left := remaining("HL.PEEK", "each", "/198.51.100.7:3"); left != 1 {
+		t.Errorf("%d remain", left)
+	}
+	if left := remaining("HL.CHARGE", "each", `"198.51.100.7"`, "-4"); left != 5 {
+		t.Errorf("%d remain", left)
+	}
+	for _, command := range []string{"HL.TAKE", "HL.PEEK"} {
+		for _, rule := range []string{"each", "free"} {
+			c.wantError(c.send(command, rule, "alice"), "the keys of this rule are addresses")
+			c.wantError(c.send(command, rule, ""), "the key is empty")
+		}
+	}
+	c.wantError(c.send("HL.CHARGE", "each", "198.51.100", "1"), "the keys of this rule are addresses")
+	if left := remaining("HL.TAKE", "user", "198.51.100.7:1") + remaining("HL.TAKE", "user", "198.51.100.7:2"); left != 8 {
+		t.Errorf("%d remain of two users who are called like addresses", left)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/server/byname"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -25,6 +27,9 @@ func (s *Server) throttle(c *conn, args [][]byte) {
 		}
 	}
 	rule, err := s.rates.rule(r)
+	if len(args[0]) == 0 {
+		err = byname.ErrNoKey
+	}
 	if err != nil {
 		s.fail(c, "ERR "+err.Error())
 		return
@@ -92,12 +97,16 @@ func (rs *rates) rule(r rate) (*limit.Rule, error) {
 
 // build returns a token bucket of burst + 1. The name is of the rate alone, in lowest terms:
 // who changes max_burst goes on with what was used, and 30 per 60 s is 1 per 2 s. Another rate
-// counts by itself.
+// counts by itself. Clients may ask for any number of rates, so that a few have figures of their own.
 func (r rate) build() (*limit.Rule, error) {
 	by := gcd(r.count, r.period)
 	count, period := r.count/by, r.period/by
 	name := fmt.Sprintf("CL.THROTTLE %d/%ds", count, period)
-	return limit.TokenBucket(name, limit.Tokens{Burst: r.burst + 1, Refill: count, Per: time.Duration(period) * time.Second})
+	rule, err := limit.TokenBucket(name, limit.Tokens{Burst: r.burst + 1, Refill: count, Per: time.Duration(period) * time.Second})
+	if err == nil {
+		arith.Of(rule).MadeUp = true
+	}
+	return rule, err
 }
 
 func gcd(a, b int64) int64 {

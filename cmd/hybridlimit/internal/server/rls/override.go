@@ -11,6 +11,7 @@ import (
 	envoy "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 
 	"github.com/hybridlimit/hybridlimit/adapter/rules"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -111,5 +112,6 @@ func (o override) build() (*rules.Descriptor, error) {
 	if err != nil {
 		return nil, err
 	}
+	arith.Of(rule).MadeUp = true
 	return &rules.Descriptor{Rule: rule, Path: name, Unit: strings.ToLower(o.unit.String()), RequestsPerUnit: o.limit}, nil
 }

@@ -154,10 +154,13 @@ func TestLimitsThatRequestsBring(t *testing.T) {
 func TestABoundedNumberOfThemIsKept(t *testing.T) {
 	w := serve(t, ab, Options{})
 	for i := range maxOverrides + 10 {
-		req := request("d", own(d("x=1"), uint32(i), envoy.RateLimitUnit_HOUR))
+		req := request("d", own(d(fmt.Sprintf("x%d=1", i)), uint32(i), envoy.RateLimitUnit_HOUR))
 		if _, err := w.service.ShouldRateLimit(t.Context(), req); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if n := len(w.lim.Stats().Rules); n > 110 { // of these and of other limits
+		t.Errorf("%d names have figures of their own", n)
 	}
 	if n := len(w.service.overrides.known); n != maxOverrides {
 		t.Errorf("%d are kept, want %d", n, maxOverrides)
