@@ -2,7 +2,8 @@
 // its own so that their dependencies stay out of the library's. The program in
 // demo shows the main job: several nodes that share limits through Redis, lose
 // it, and come back. The one in cost measures what a limiter costs a service, processor time of
-// Redis included. The one in small measures how exact fleets are where limits are a few units.
+// Redis included. The one in small measures how exact fleets are where limits are a few units. The
+// one in attack measures what an attacker who uses up keys does to others.
 //
 // Run the benchmarks with
 //

@@ -25,7 +25,21 @@ func served(tb testing.TB) *redis.Client {
 
 // openRedisRate runs one script per check.
 func openRedisRate(tb testing.TB, _ []string, rule *limit.Rule) asks {
-	l, ctx := redis_rate.NewLimiter(served(tb)), context.Background()
+	return redisRateAsks(redis_rate.NewLimiter(served(tb)), rule)
+}
+
+// openRedisRatePipelined is the same over go-redis' own automatic pipelining: calls of goroutines that wait
+// at the same time travel together.
+func openRedisRatePipelined(tb testing.TB, _ []string, rule *limit.Rule) asks {
+	pipelined, err := served(tb).AutoPipeline()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return redisRateAsks(redis_rate.NewLimiter(pipelined), rule)
+}
+
+func redisRateAsks(l *redis_rate.Limiter, rule *limit.Rule) asks {
+	ctx := context.Background()
 	at := redis_rate.Limit{Rate: int(rule.Units()), Burst: int(rule.Limit()), Period: rule.Period()}
 	return asks{
 		allow: func(key string) bool {

@@ -75,7 +75,7 @@ var few = some(inProcess, named("floor", "hybrid", "memorystore"))
 
 // usual are measured without -full: the floor, ours, and the rivals that the README names.
 var usual = named("floor", "hybrid", "hybrid-coarse", "hybrid-sliding", "hybrid-synced", "local",
-	"xtime-map", "xtime-single", "memorystore", "redis-rate")
+	"xtime-map", "xtime-single", "memorystore", "redis-rate", "redis-rate-pipelined")
 
 // usually returns the contenders of a table, with -full all of them.
 func usually(of []contender) []contender {
@@ -101,6 +101,7 @@ func named(names ...string) func(contender) bool {
 // overRedis ask a Redis with every check.
 var overRedis = []contender{
 	{name: "redis-rate", open: openRedisRate, remote: true},
+	{name: "redis-rate-pipelined", open: openRedisRatePipelined, remote: true},
 	{name: "throttled-redis", open: openThrottledRedis, remote: true},
 }
 

@@ -107,20 +107,26 @@ func checkBenches(res *results) (names []string) {
 	return names
 }
 
-// writeChecks writes a table for each load of a benchmark: a row per limiter,
-// fastest first.
+// writeChecks writes a table for each of the loads that people compare: many keys alike, and one key. The raw
+// results have the others. A row is a limiter, the fastest first.
 func writeChecks(b *strings.Builder, res *results, bench string, seen map[*row]bool) {
 	list := res.checks(bench)
-	var loads []string
+	var loads, usual []string
 	for _, c := range list {
 		seen[c.row] = true
 		if !slices.Contains(loads, c.load) {
 			loads = append(loads, c.load)
+			if c.isUniform() || c.isHot() {
+				usual = append(usual, c.load)
+			}
 		}
 	}
 	if len(list) == len(loads)*len(modes) && len(limitersOf(list, loads[0])) == 1 {
 		writeAlone(b, bench, list, loads) // nobody to compare with
 		return
+	}
+	if len(usual) > 0 {
+		loads = usual
 	}
 	for _, load := range loads {
 		title := bench

@@ -5,17 +5,14 @@ import (
 
 	"github.com/go-redis/redis_rate/v10"
 
-	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/compat/redisrate"
 )
 
 // during is for the time of the switch: redis_rate decides, hybridlimit counts along.
-func during(ctx context.Context, old *redis_rate.Limiter, lim *hybrid.Limiter, user string) (ok, differs bool, err error) {
-	res, err := old.Allow(ctx, user, redis_rate.PerMinute(120))
-	if err != nil {
-		return false, false, err
+func during(ctx context.Context, old *redis_rate.Limiter, lim *redisrate.Limiter, key string) (*redis_rate.Result, error) {
+	res, err := old.Allow(ctx, key, redis_rate.PerMinute(120))
+	if err == nil && res.Allowed > 0 {
+		_, err = lim.Allow(ctx, key, redisrate.PerMinute(120)) // what it answers does not matter yet
 	}
-	if res.Allowed == 0 {
-		return false, lim.Peek(user, perUser).Allowed, nil
-	}
-	return true, lim.Take(user, perUser.DryRun(), 1).WouldRefuse, nil
+	return res, err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,7 +15,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/local"
 )
 
-// What docs/migrate/x-time-rate.md says is equal, and what it says differs.
+// What is equal, and what differs.
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -320,39 +319,3 @@ func TestNegative(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-// The programs wait equally long for one host, and not for another.
-func TestPrograms(t *testing.T) {
-	transport := http.DefaultTransport
-	http.DefaultTransport = roundTrip(func(*http.Request) (*http.Response, error) { return &http.Response{StatusCode: http.StatusOK}, nil })
-	defer func() { http.DefaultTransport = transport }()
-	synctest.Test(t, func(t *testing.T) {
-		is, err := newAfter()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer is.lim.Close()
-		for name, do := range map[string]func(context.Context, *http.Request) (*http.Response, error){"before": newBefore().do, "after": is.do} {
-			start := time.Now()
-			for i := range 40 {
-				r, err := http.NewRequest(http.MethodGet, "http://a.example", nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if i == 39 {
-					r.URL.Host = "b.example"
-				}
-				if _, err := do(t.Context(), r); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if took := time.Since(start); !near(took, 1900*time.Millisecond) {
-				t.Errorf("%s: 39 calls of one host and 1 of another took %v", name, took)
-			}
-		}
-	})
-}
-
-type roundTrip func(*http.Request) (*http.Response, error)
-
-func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

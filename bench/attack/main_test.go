@@ -1,0 +1,78 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
+	"github.com/hybridlimit/hybridlimit/internal/rig"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.LateDial)) }
+
+func TestParse(t *testing.T) {
+	for _, c := range []struct {
+		args, want string
+		rows       int
+	}{
+		{"", "", 14},
+		{"-run fault", "", 2},
+		{"-run fault -redis", "", 4},
+		{"-run ^day.*10x1$ -scale 0.1 -seed 7", "", 1},
+		{"-run away", "need -redis", 0},
+		{"-run (", "missing closing", 0},
+		{"-scale 0", "-scale is 0", 0},
+		{"more", "unexpected", 0},
+	} {
+		list, _, err := parse(strings.Fields(c.args), &strings.Builder{})
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.args, err, c.want)
+		}
+		if err == nil && len(list) != c.rows {
+			t.Errorf("%s: %d rows, want %d", c.args, len(list), c.rows)
+		}
+	}
+}
+
+// The program prints the row that is asked for, and its exit code agrees with the verdict.
+func TestRun(t *testing.T) {
+	var out, errs strings.Builder
+	code := run([]string{"-run", "^fault/1x10$", "-scale", "0.02"}, &out, &errs)
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(lines) != 3 || !strings.HasPrefix(lines[2], "| fault/1x10 | ") || errs.Len() > 0 {
+		t.Fatalf("%q, %q", lines, errs.String())
+	}
+	for i := range lines {
+		if n := strings.Count(lines[i], "|"); n != len(columns)+1 {
+			t.Errorf("%d columns in %q, want %d", n-1, lines[i], len(columns))
+		}
+	}
+	if missed := strings.Contains(lines[2], "MISSED"); (code == rig.ExitBroken) != missed || code != 0 && code != rig.ExitBroken {
+		t.Errorf("exit code %d of %q", code, lines[2])
+	}
+	if code := run([]string{"-run", "nothing"}, &out, &errs); code != rig.ExitFailed || !strings.Contains(errs.String(), "attack: no row") {
+		t.Errorf("exit code %d, %q", code, errs.String())
+	}
+}
+
+// Rows have names of their own and bounds. Those with Redis are left out unless they are asked for.
+func TestRows(t *testing.T) {
+	names := map[string]bool{}
+	for _, s := range rows() {
+		if names[s.name] {
+			t.Errorf("%s is there twice", s.name)
+		}
+		names[s.name] = true
+		if s.bounds.honest <= 0 || s.bounds.fresh <= 0 || s.bounds.above <= 0 || s.attack.checks*int(s.attack.units) < 1 {
+			t.Errorf("%s: %+v", s.name, s)
+		}
+	}
+	for _, s := range selected(rows(), regexp.MustCompile("."), false) {
+		if s.place != alone {
+			t.Errorf("%s needs a Redis", s.name)
+		}
+	}
+}
