@@ -18,7 +18,7 @@ import (
 var updateAPI = flag.Bool("api.update", false, "write docs/api anew")
 
 // apiPackages are the packages that users import, with the modules beside the library.
-var apiPackages = append(slices.Sorted(maps.Keys(most)), "adapter/grpclimit", "adapter/otellimit", "adapter/promlimit", "adapter/rules")
+var apiPackages = append(slices.Sorted(maps.Keys(most)), "adapter/grpclimit", "adapter/otellimit", "adapter/promlimit", "adapter/rules", "compat/xrate")
 
 // What users can write is in docs/api, a line for each name. A line that goes, or changes, breaks
 // programs; so does a new method of an interface. See docs/stability.md.

@@ -4,12 +4,14 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"unicode"
+	"unicode/utf8"
 )
 
 // What is written for people is checked as far as a program can.
@@ -24,28 +26,33 @@ func read(t *testing.T, file string) string {
 	return string(text)
 }
 
-// The README is for ten minutes; what takes longer is in docs.
+// The README is for ten minutes; what takes longer is in docs. The addresses of links do not count.
 func TestHouseReadmeIsShort(t *testing.T) {
-	const mostLines = 220
-	if lines := strings.Count(read(t, "README.md"), "\n"); lines > mostLines {
-		t.Errorf("README.md has %d lines, more than %d", lines, mostLines)
+	lines := strings.Split(strings.TrimSuffix(read(t, "README.md"), "\n"), "\n")
+	if len(lines) > mostReadmeLines {
+		t.Errorf("README.md has %d lines, more than %d", len(lines), mostReadmeLines)
+	}
+	for i, l := range lines {
+		if n := utf8.RuneCountInString(link.ReplaceAllString(l, "]")); n > mostReadmeWidth {
+			t.Errorf("line %d of README.md has %d characters, more than %d", i+1, n, mostReadmeWidth)
+		}
 	}
 }
 
 // The program that users copy is one that is compiled and tested.
 func TestHouseReadmeQuickStart(t *testing.T) {
-	program := read(t, "examples/quickstart/main.go")
+	program := read(t, "examples/allow/main.go")
 	if !strings.Contains(read(t, "README.md"), "```go\n"+program+"```\n") {
-		t.Error("README.md does not contain examples/quickstart/main.go as it is")
+		t.Error("README.md does not contain examples/allow/main.go as it is")
 	}
 }
 
 // The recipes are no whole programs: they compile among declarations of what they use.
-func TestHouseReadmeRecipes(t *testing.T) {
-	_, recipes, found := strings.Cut(read(t, "README.md"), "## Recipes\n\n```go\n")
+func TestHouseRecipes(t *testing.T) {
+	_, recipes, found := strings.Cut(read(t, "docs/calls.md"), "## Recipes\n\n```go\n")
 	recipes, _, closed := strings.Cut(recipes, "```\n")
 	if !found || !closed {
-		t.Fatal("README.md has no recipes")
+		t.Fatal("docs/calls.md has no recipes")
 	}
 	vet(t, `package main
 
@@ -71,6 +78,83 @@ func main() {}
 `)
 }
 
+// The command of the README that makes a program use a clone replaces every module that one can import.
+func TestHouseReplace(t *testing.T) {
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip("there is no shell")
+	}
+	clone, err := filepath.Abs(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module example.com/api\n\ngo 1.26\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sh", filepath.Join(clone, "deploy/replace.sh"))
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	is := read(t, filepath.Join(dir, "go.mod"))
+	for _, pattern := range []string{"go.mod", "adapter/*/go.mod", "compat/*/go.mod"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			if at := filepath.ToSlash(filepath.Dir(f)); !strings.HasSuffix(at, "tests") && !strings.Contains(is, path.Join(module, at)+" => "+filepath.Join(clone, at)+"\n") {
+				t.Errorf("deploy/replace.sh does not replace %s:\n%s", at, is)
+			}
+		}
+	}
+	for _, m := range regexp.MustCompile("=> (.*)\n").FindAllStringSubmatch(is, -1) {
+		if _, err := os.Stat(filepath.Join(m[1], "go.mod")); err != nil {
+			t.Errorf("deploy/replace.sh: %v", err)
+		}
+	}
+}
+
+// ruleCell is an expression in the README's table of rules.
+var ruleCell = regexp.MustCompile("(?m)^\\| `(limit\\..*?)` \\|")
+
+// The rules and the middleware of the README compile as they stand.
+func TestHouseReadmeRules(t *testing.T) {
+	readme := read(t, "README.md")
+	var rules strings.Builder
+	found := ruleCell.FindAllStringSubmatch(readme, -1)
+	for _, m := range found {
+		rules.WriteString("\tlimit.Must(" + m[1] + "),\n")
+	}
+	_, middleware, ok := strings.Cut(readme, "returns the key of a request:\n```go\n")
+	middleware, _, closed := strings.Cut(middleware, "```\n")
+	if len(found) != 6 || !ok || !closed {
+		t.Fatalf("README.md has %d rules, a middleware: %v", len(found), ok && closed)
+	}
+	vet(t, `package main
+
+import (
+	"net/http"
+	"time"
+
+	"`+module+`/adapter/httplimit"
+	"`+module+`/hybrid"
+	"`+module+`/limit"
+)
+
+var rules = []*limit.Rule{
+	`+rules.String()+`
+}
+
+func protected(lim *hybrid.Limiter, perUser *limit.Rule, user func(*http.Request) string, handler http.Handler) {
+	`+middleware+`
+}
+
+func main() { _ = time.Minute }
+`)
+}
+
 // vet compiles a program, and fails if it is wrong.
 func vet(t *testing.T, program string) {
 	t.Helper()
@@ -92,7 +176,7 @@ func TestHouseMigrationPages(t *testing.T) {
 	var files []string
 	programs := 0
 	pages := everything(t, "docs/migrate")
-	for _, p := range slices.Concat(everything(t, "bench/migrate"), everything(t, "examples/sidecar")) {
+	for _, p := range slices.Concat(everything(t, "bench/migrate"), everything(t, "compat"), everything(t, "examples/sidecar")) {
 		text := read(t, p)
 		files = append(files, text)
 		switch filepath.Base(p) {
@@ -112,7 +196,7 @@ func TestHouseMigrationPages(t *testing.T) {
 			}
 		}
 	}
-	if programs < 8 || pieces < 11 {
+	if programs < 5 || pieces < 7 {
 		t.Errorf("%d programs, %d pieces", programs, pieces)
 	}
 }
@@ -135,8 +219,8 @@ func everything(t *testing.T, dir string) (files []string) {
 // hasLines reports whether a text contains lines in a row, which may be indented there.
 func hasLines(text, lines string) bool {
 	const mostIndented = 40
-	for n := range mostIndented {
-		indent := strings.Repeat(" ", n)
+	for n := range 2 * mostIndented {
+		indent := strings.Repeat(" \t"[n%2:n%2+1], n/2)
 		var piece strings.Builder
 		for line := range strings.Lines(lines) {
 			if line != "\n" {

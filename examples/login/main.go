@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -61,8 +62,8 @@ func run(ctx context.Context, out io.Writer) error {
 	v := &visitor{ctx: ctx, urls: urls}
 	defer v.Close()
 	v.log(out, "alice forgets her password", 8, func(int) (user, from string) { return "alice", "192.0.2.1" })
-	before := asked(f.Nodes)
-	v.log(out, "a botnet tries alice", 1000, func(i int) (user, from string) { return "alice", fmt.Sprint("198.51.100.", i%250) })
+	before, names := asked(f.Nodes), [...]string{"alice", " Alice"}
+	v.log(out, "a botnet tries alice", 1000, func(i int) (user, from string) { return names[i%2], fmt.Sprint("198.51.100.", i%250) })
 	fmt.Fprintln(out, "calls of Redis for these:", asked(f.Nodes)-before)
 	v.log(out, "a bot tries all accounts", 300, func(i int) (user, from string) { return fmt.Sprint("user", i/2), "203.0.113.7" })
 	v.log(out, "bob logs in", 1, func(int) (user, from string) { return "bob", "192.0.2.2" })
@@ -77,21 +78,22 @@ func asked(nodes []*hybrid.Limiter) (n uint64) {
 	return n
 }
 
-// service checks passwords. While Redis does not answer it checks none (503), until the fallback decides.
+// service checks passwords. While Redis does not answer, as before the first connection, it checks none (503).
 func service(lim *hybrid.Limiter) http.Handler {
 	address := limit.Must(httplimit.ByAddress(httplimit.AddressOptions{ // the balancer in front of this service
-		Trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")},
-		Header:  httplimit.XForwardedFor,
+		Trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}, Header: httplimit.XForwardedFor,
 	}))
 	protectAddress := limit.Must(httplimit.New(limit.WithContext(lim), perAddress, address, httplimit.Options{}))
 	protectAccount := limit.Must(httplimit.New(limit.WithContext(lim), perAccount, httplimit.By(account), httplimit.Options{}))
-	return protectAddress(protectAccount(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprintln(w, "wrong password,", account(r))
-	})))
+	wrong := func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "wrong password,", account(r)) }
+	return protectAddress(protectAccount(http.HandlerFunc(wrong)))
 }
 
-// account is whose password is tried.
-func account(r *http.Request) string { name, _, _ := r.BasicAuth(); return name }
+// account is whose password is tried, by the name as the database compares it: or " Alice" is tried 5 times more.
+func account(r *http.Request) string {
+	name, _, _ := r.BasicAuth()
+	return strings.ToLower(strings.TrimSpace(name))
+}
 
 // visitor tries to log in, at one process and the other in turn.
 type visitor struct {
