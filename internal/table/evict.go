@@ -15,7 +15,8 @@ const (
 	// evictLooks is among how many counters the victim is chosen when a new key needs room.
 	evictLooks = 16
 	// evictKept is how many of these may be kept for what a trace does not hold, see [counter.Kept], before
-	// one of them goes. Where half of the counters are kept, one eviction in 500 takes one of these.
+	// one of them goes. Where half of the counters are kept, one eviction in 500 takes one of these; where a
+	// quarter is, one in 65,536.
 	evictKept = 8
 	// evictMost bounds how many more are looked at if all of these must stay: about as many as a
 	// shard has.

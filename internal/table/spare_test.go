@@ -117,14 +117,15 @@ func askFor(key string, r *limit.Rule, n int64) limit.Check {
 }
 
 // A counter with something that a trace does not hold stays, unless such counters take more than half of
-// the room: here reservations that wait.
+// the room: here reservations that wait. Where a quarter is kept, an eviction takes one by chance in 4⁸, so
+// with random hashes one run in 40 loses some.
 //
 // Fault 106: reservations.
 func TestKeptCountersTakeHalfOfTheRoom(t *testing.T) {
 	const room, keys = 400, 2000
 	rule := limit.Must(limit.Funnel("bucket", 1, 1, time.Hour))
 	for _, kept := range []int{room / 4, room} {
-		table := newUnkept(t, Options{MaxKeys: 1, MaxRemembered: 1 << 16, slack: room - 1})
+		table := newUnkept(t, Options{MaxKeys: 1, MaxRemembered: 1 << 16, slack: room - 1, hash: fixedHash})
 		now := int64(table.clock.Now())
 		for _, key := range names("waits", kept) {
 			table.Allow(key, rule, 1, now)
