@@ -2,7 +2,6 @@ package counter
 
 import (
 	"math"
-	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/algorithm"
 	"github.com/hybridlimit/hybridlimit/internal/arith"
@@ -125,18 +124,14 @@ func (c *Counter) answeredLocked(now int64, a report.Answer, before bool) Outcom
 	if a.Gen < c.gen() {
 		c.forgetGenerationLocked(a.At, a.ServerNow)
 	}
-	// Content counts if it is of the later of the two generations, or was born after that began:
-	// the reset has cleared older content. If our generation or content is later than now, Redis'
-	// clock was set back: then births say nothing.
-	theirs := a.Gen >= c.gen() || a.Born >= c.gen() || a.ServerNow/1000 < max(c.gen(), c.born)
-	ours := c.gen() >= a.Gen || c.born >= a.Gen
+	theirs, ours := c.countLocked(&a)
 	// Redis may have booked a report from before a reset either before the reset or after it. So
 	// what we knew and have sent is no lower bound.
 	floor := ours && !(theirs && a.Converted) && !before
 	if !theirs {
 		a.Level, a.Buckets = arith.Span{NS: math.MinInt64}, nil // empty since an unknown time
 	}
-	out, restore, otherClock := Outcome{First: !c.isAnsweredLocked()}, false, false
+	out := Outcome{First: !c.isAnsweredLocked()}
 	back := int64(0)
 	if a.Returned {
 		back = c.sentBackLocked(now)
@@ -162,28 +157,9 @@ func (c *Counter) answeredLocked(now int64, a report.Answer, before bool) Outcom
 		c.keepSentLocked()
 		c.mark(outdated)
 		return c.queueLocked(max(now, c.last), out)
-	default:
-		s := c.settleLocked(max(now, c.last), a, floor)
-		// As long as what Redis lacks was not sent to it, each answer lacks it.
-		out.Lost, restore, otherClock = s.Lost && !c.is(restoring), s.Lost || s.Forgotten || s.Earlier, s.OtherClock
 	}
-	// If Redis has lost a reset, each node that knows of the reset must report it at once.
-	// Otherwise others book on top of what the reset has cleared, and the two cannot be separated
-	// any more.
-	c.note(restoring, c.is(restoring) || restore || a.Gen < c.gen())
-	c.setGen(max(c.gen(), a.Gen), a.ServerNow)
-	if !ours {
-		c.born = 0
-	}
-	if theirs {
-		c.born = max(c.born, a.Born)
-	}
-	c.born, c.freshAt = max(c.born, 0), max(a.At, 0)
-	// An answer by a clock that was just set back may have been misread: ask again with the next
-	// check.
-	if otherClock {
-		c.mark(outdated)
-	}
+	out.Lost = c.compareLocked(max(now, c.last), a, floor)
+	c.knowLocked(a, theirs, ours)
 	used := c.state().KnownUnits(c.rule(), max(now, c.last))
 	out.Overshoot = max(used-c.rule().Limit, 0)
 	c.setUrgentAt(urgentFrom(c.rule().Limit-used, c.link().nodes.Load()))
@@ -207,58 +183,6 @@ func (c *Counter) sentBackLocked(now int64) (n int64) {
 	return n
 }
 
-// settleLocked applies the state of the key in Redis.
-func (c *Counter) settleLocked(now int64, a report.Answer, floor bool) algorithm.Settled {
-	r, w := c.rule(), modeMultiplier(c.mode())
-	a.Now, a.ClockSlack, a.Floor, a.Older = now, c.part.slack.Load(), floor, a.Gen < c.gen()
-	f := c.leaky()
-	if f == nil {
-		c.rollLocked(now)
-		c.forgetRecalledLocked()
-		s := c.state().Settle(r, a, w)
-		c.expiredLocked(s.Expired)
-		return s
-	}
-	if c.isAnsweredLocked() {
-		a.Slack += (a.At-c.freshAt)/clockDrift + int64(c.lateMicros)*int64(time.Microsecond)
-		c.repairKnownLocked(a.Slack)
-	}
-	c.setClockGap(c.currentClockGap())
-	was := r.Sub(f.View, r.Cost(a.Forgiven)) // no reservation was among them
-	c.forgetRecalledLocked()
-	debt := f.SentDebt() - a.Forgiven
-	s := f.Settle(r, a, w)
-	if s.Lost && c.leakedByJumpLocked(r, f, a) {
-		s.Lost, s.Forgotten = false, true
-	}
-	if s.Forgotten { // Redis would have forgiven more if it had known what it forgot
-		f.ForgiveKnown(r, debt, r.Add(c.ceilingLocked(a.At, c.link().maxDebt), arith.Span{NS: a.At}), a, w)
-	}
-	c.lateLocked(a.Late, s.Below)
-	c.correctedLocked(was, a.Slack)
-	f.CapMultiplied(r, now, w)
-	return s
-}
-
-// forgetRecalledLocked clears what Resume made known: Redis has answered now.
-func (c *Counter) forgetRecalledLocked() {
-	if c.born == recalled {
-		c.born = noAnswer
-		c.state().ForgetKnown(c.rule(), modeMultiplier(c.mode()))
-	}
-}
-
-// lateLocked records by how much, in ns, the known level may be too late: the next answer may be
-// that much below it although no data is lost. If stands is set, the earlier level stays in use,
-// and so does its error.
-func (c *Counter) lateLocked(late int64, stands bool) {
-	micros := uint32(min(max(late, 0)/int64(time.Microsecond)+1, math.MaxUint32))
-	if stands {
-		micros = max(micros, c.lateMicros)
-	}
-	c.lateMicros = micros
-}
-
 // queueLocked determines into which queues the reconciler must put c.
 func (c *Counter) queueLocked(now int64, out Outcome) Outcome {
 	c.dateLocked(now, 0)
@@ -271,53 +195,6 @@ func (c *Counter) queueLocked(now int64, out Outcome) Outcome {
 	}
 	return out
 }
-
-// forgetGenerationLocked forgets a generation that does not matter any longer by Redis' clock,
-// because nothing from before it can count. What we know of that generation does not count either.
-// To restore it in Redis would undo what was booked since.
-func (c *Counter) forgetGenerationLocked(now, server int64) {
-	if server-c.past().serverNow > int64(c.rule().Horizon()) && c.blankLocked(now) {
-		c.setGen(0, server)
-	}
-}
-
-// blankLocked reports whether nothing that Redis has answered before counts any more.
-func (c *Counter) blankLocked(now int64) bool {
-	c.rollLocked(max(now, c.last))
-	return c.state().Blank(now)
-}
-
-// repairKnownLocked lowers the known level of a leaky bucket in two cases: our clock has stood
-// still since the last answer, or Redis' clock was set back before that answer and was corrected
-// since, by more than slack ns. Redis' level is lower by the same time. Without this, the
-// difference would look like lost data, and be restored for all nodes. If Redis' clock only jumps
-// ahead, the level is restored: what leaks by the jump has not really leaked. That is no loss, see
-// leakedByJumpLocked.
-func (c *Counter) repairKnownLocked(slack int64) {
-	f := c.leaky()
-	if f == nil {
-		return
-	}
-	if d := c.currentClockGap() - c.past().clockGap; d > slack {
-		f.LowerKnown(d)
-		c.setClockGap(c.currentClockGap())
-	}
-}
-
-// leakedByJumpLocked reports whether what is missing in an answer has leaked because Redis' clock was
-// set ahead since the answer before.
-func (c *Counter) leakedByJumpLocked(r *arith.Rule, f *algorithm.LeakyBucket, a report.Answer) bool {
-	missing := r.Sub(f.Known, r.Add(a.Level, arith.Span{NS: a.At})).Ceil()
-	return c.freshAt <= c.part.aheadAt.Load() && int64(missing) <= c.part.aheadBy.Load()+a.Slack
-}
-
-// currentClockGap returns, in ns, how far our clock has fallen behind Redis', see Link.SetLag and
-// Part.Step.
-func (c *Counter) currentClockGap() int64 { return c.link().lag.Load() + c.part.back.Load() }
-
-// clockDrift bounds how fast two clocks drift apart: 1 in 2,000, far more than the 1 in 10,000 of a
-// bad oscillator.
-const clockDrift = 2000
 
 // backSlack is by how much, in ns, the same level may seem higher to Redis, besides the uncertainty
 // of its clock.

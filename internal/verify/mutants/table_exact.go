@@ -205,9 +205,9 @@ var exactMutants = []mutant{
 	{
 		name:   "losses-unseen",
 		breaks: "An answer that lacks what a node knows is no sign of a loss.",
-		at:     "internal/counter Counter.answeredLocked",
-		old:    `restore, otherClock = s.Lost && !c.is(restoring), s.Lost || s.Forgotten || s.Earlier, s.OtherClock`,
-		new:    `restore, otherClock = false, false, s.OtherClock`,
+		at:     "internal/counter Counter.compareLocked",
+		old:    `c.note(restoring, c.is(restoring) || s.Lost || s.Forgotten || s.Earlier`,
+		new:    `lost = false; c.note(restoring, c.is(restoring)`,
 		by:     simulated("TestSimEveryHistory"),
 	},
 	{

@@ -41,9 +41,9 @@ var generationMutants = []mutant{
 	{
 		name:   "an-older-answer-is-mixed",
 		breaks: "An answer from before a reset enters what a node knows since.",
-		at:     "internal/counter Counter.answeredLocked",
-		old:    `theirs := a.Gen >= c.gen() || a.Born >= c.gen()`,
-		new:    `theirs := true`,
+		at:     "internal/counter Counter.countLocked",
+		old:    `theirs = a.Gen >= c.gen() || a.Born >= c.gen()`,
+		new:    `theirs = true`,
 		by:     counters("TestAnswerOfAnotherGeneration"),
 	},
 	{
@@ -97,7 +97,7 @@ var generationMutants = []mutant{
 	{
 		name:   "an-answer-ahead-of-its-clock-is-older",
 		breaks: "Redis' clock is set back: a node that knows of an earlier reset ignores what is booked since.",
-		at:     "internal/counter Counter.answeredLocked",
+		at:     "internal/counter Counter.countLocked",
 		old:    ` || a.ServerNow/1000 < max(c.gen(), c.born)`,
 		new:    ``,
 		by:     counters("TestAnswerOfAnotherGeneration"),
