@@ -180,10 +180,11 @@ func (n *simNode) executed(p *part, steps int, done func(), broken func(error)) 
 	s, v, w := n.s, p.server, &n.wires[p.server.id]
 	epoch := v.epoch
 	if s.chance(s.dup) {
-		// A copy that was stuck somewhere: its answers reach nobody.
+		// A copy that was stuck somewhere: its answers reach nobody. It does not outlive its connection, so it
+		// never reaches the server that takes over.
 		s.after(s.latency()+s.rng.Int64N(3000*ms), func() {
 			v.arrive(func() {
-				if !v.killed && !s.down {
+				if !v.killed && !s.down && v.epoch == epoch {
 					v.work(&job{steps: steps, run: p.run, copy: true, done: func() {}, broken: func() {}})
 				}
 			})
