@@ -209,7 +209,7 @@ func (f *LeakyBucket) Blank(now int64) bool { return f.Known.NS <= now }
 
 // KeepSent makes sent units known, without an answer.
 func (f *LeakyBucket) KeepSent(r *arith.Rule, w int64) {
-	f.settle(r, f.Known, arith.Span{NS: math.MaxInt64}, 0, 0, true, w)
+	f.settle(r, f.booked(r, 1), arith.Span{NS: math.MaxInt64}, 0, 0, false, w)
 }
 
 // KeepSentBack drops the refunds that were sent: their units go on counting.

@@ -321,6 +321,23 @@ func TestHandBackBeforeItIsLearnt(t *testing.T) {
 	}
 }
 
+// Redis has booked a report and subtracted its refunds, and then the key broke: both are known.
+func TestBookedBeforeItBroke(t *testing.T) {
+	for _, r := range smallRules(t) {
+		k := NewAlone("k", r, hearing(t), noon)
+		k.report(t, noon, 5, nil)
+		if back, _, _ := k.Refund(noon, 2, r); back != 2 {
+			t.Fatalf("%v: %d of 2 handed back", r, back)
+		}
+		k.allow(noon, 1, r)
+		k.collect(noon, Urgent)
+		k.Quarantine(noon+ms, true)
+		if left := k.left(noon + ms); left != 6 || k.Pending() {
+			t.Errorf("%v: %d left, wants 6", r, left)
+		}
+	}
+}
+
 // A caller who waits for what was handed back is woken when the exchange ends, whatever it says.
 func TestAwaitReturns(t *testing.T) {
 	for _, r := range smallRules(t) {

@@ -131,6 +131,14 @@ var exactMutants = []mutant{
 		by:     counters("TestLearnNothing"),
 	},
 	{
+		name:   "kept-with-what-was-handed-back",
+		breaks: "A leaky bucket that keeps what was sent, without an answer, counts refunded units again.",
+		at:     "internal/algorithm LeakyBucket.KeepSent",
+		old:    `f.booked(r, 1)`,
+		new:    `f.Known`,
+		by:     counters("TestBookedBeforeItBroke"),
+	},
+	{
 		name:   "booked-beside-a-report-and-lost",
 		breaks: "A unit that was taken exactly while a report was under way cannot be handed back.",
 		at:     "internal/counter Counter.Learn",
