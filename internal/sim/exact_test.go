@@ -22,6 +22,7 @@ type exactPlay struct {
 	rng     *rand.Rand
 	kinds   map[oracleKey]exactKind
 	records map[oracleKey]*exactRecord
+	allBack bool // each unit is handed back
 	calm    bool // nothing is lost on the way, nor in Redis, and clocks do not drift
 }
 
@@ -75,6 +76,9 @@ func (x *exactPlay) takes(k oracleKey) bool {
 func (x *exactPlay) late() int64 {
 	if x.rng.IntN(4) > 0 {
 		return 0
+	}
+	if x.allBack {
+		return x.rng.Int64N(10 * ms)
 	}
 	return x.rng.Int64N(300 * ms)
 }
@@ -200,8 +204,12 @@ func (n *simNode) learn(c *exactCall, sent int64) {
 			State: c.taken.Answers[i].State, Rule: c.asks[i].Rule, ServerNow: int64(c.taken.Now), Sent: sent,
 			Announce: own > 0, Own: own,
 		})
-		if own > 0 && s.exact.rng.IntN(4) == 0 { // the call does not happen
-			s.after(s.exact.rng.Int64N(3)*s.exact.rng.Int64N(300*ms), func() {
+		if own > 0 && (s.exact.allBack || s.exact.rng.IntN(4) == 0) { // the call does not happen
+			wait := s.exact.rng.Int64N(3) * s.exact.rng.Int64N(300*ms)
+			if s.exact.allBack {
+				wait /= 100
+			}
+			s.after(wait, func() {
 				if !n.dead && s.now >= n.paused {
 					n.refund(k.key, k.rule, own)
 				}
