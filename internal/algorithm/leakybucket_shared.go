@@ -173,7 +173,7 @@ func (f *LeakyBucket) ForgiveLate(r *arith.Rule, end arith.Span) (n int64) {
 // SentDebt returns how many of the sent units were admitted in an outage.
 func (f *LeakyBucket) SentDebt() int64 { return f.under().sentDebt }
 
-// Report writes what is sent, see [State].
+// Report writes what is sent, see [Replica].
 func (f *LeakyBucket) Report(r *arith.Rule, now, slack int64, rep *report.Report) {
 	a, at := f.under(), arith.Span{NS: now}
 	rep.Units, rep.Debt, rep.Back = a.sent.Units, a.sentDebt, a.sentBack.at(r, now)
@@ -265,7 +265,7 @@ func (f *LeakyBucket) Renew(r *arith.Rule, a report.Answer, w int64) (withdrawn 
 	return withdrawn
 }
 
-// Settle applies an answer, see [State]. Times are capped at the longest that Redis counts.
+// Settle applies an answer, see [Replica]. Times are capped at the longest that Redis counts.
 //
 // Redis forgets a bucket that has run empty. Units that this node admits before it learns of that,
 // and reports later, count in Redis from an empty bucket. Here they count on top of what was in the

@@ -10,7 +10,6 @@ import (
 // SlidingLog remembers when units were admitted. It holds at most one entry per unit of the limit.
 // The zero SlidingLog is empty.
 type SlidingLog struct {
-	unshared
 	entries []logEntry // ascending by at
 	used    int64
 	claim   int64 // units reserved for a waiting caller
@@ -117,3 +116,12 @@ func (l *SlidingLog) Set(r *arith.Rule, now, n int64) {
 
 // Reshape does nothing: units keep their times.
 func (l *SlidingLog) Reshape(_, _ *arith.Rule, _, _ int64) int64 { return 0 }
+
+// Spare returns 0: a log grants no leases.
+func (l *SlidingLog) Spare(*arith.Rule, int64, Clock) int64 { return 0 }
+
+// Lease is not called, see Spare.
+func (l *SlidingLog) Lease(*arith.Rule, int64) (level arith.Span, until int64) { return level, 0 }
+
+// Spend is not called, see Spare.
+func (l *SlidingLog) Spend(*arith.Rule, int64, int64, int64, arith.Span) {}

@@ -9,7 +9,7 @@ import (
 )
 
 // State is what one algorithm counts of one key. A counter uses it through this interface alone, so
-// a new algorithm needs only a new file here.
+// a new algorithm needs only a new file here. One that can be shared through Redis is a [Replica], too.
 //
 // Times are in ns and never run backwards. The rule is the one that the state counts by. The
 // multiplier is how many units one unit counts as while Redis has not acknowledged it, or
@@ -43,10 +43,6 @@ type State interface {
 	// Reshape converts what is counted to another rule, rounded up. It returns the pending units
 	// that do not count under the new rule.
 	Reshape(old, rule *arith.Rule, now, multiplier int64) (expired int64)
-	// SetMultiplier changes how many units an unacknowledged unit counts as. It recounts them if the
-	// limit has become larger: a cost that the old limit had capped counts up to the new limit.
-	SetMultiplier(r *arith.Rule, now, was, is int64)
-
 	// Trace returns what to remember when the counter is dropped, the zero Trace if nothing counts.
 	// full: one more unit would be refused.
 	Trace(r *arith.Rule, now, multiplier int64, full bool) Trace
@@ -64,10 +60,23 @@ type State interface {
 	// Spend counts n units that a lease has admitted up to now, the last of them at last. empty is
 	// when a leaky bucket will be empty after that.
 	Spend(r *arith.Rule, now, last, n int64, empty arith.Span)
+}
 
-	// The methods that the exchange with Redis uses. Known is what Redis has answered. Sent units were
-	// sent to Redis, which has not acknowledged them. Pending units were not sent yet. Collect begins an
-	// exchange. Settle, KeepSent, DropSent or GiveBack ends it.
+// Replica is what a node knows of a key that is shared through Redis. It has four parts:
+//
+//   - known: what Redis has answered;
+//   - sent: units and refunds that were sent to Redis, which has not acknowledged them;
+//   - pending: units that were not sent yet;
+//   - back: refunds of known and sent units that were not sent yet. Those of pending units are subtracted at once.
+//
+// Checks are decided by its view, which is ((known − refunds sent) + units sent − back) + pending. For a leaky bucket
+// each sum is that of two runs of units one after the other, see [LeakyBucket], and for a window that of each bucket.
+// Collect begins an exchange. Settle, KeepSent, DropSent or GiveBack ends it. A sliding log is no Replica: it is
+// never shared.
+type Replica interface {
+	// SetMultiplier changes how many units an unacknowledged unit counts as. It recounts them if the
+	// limit has become larger: a cost that the old limit had capped counts up to the new limit.
+	SetMultiplier(r *arith.Rule, now, was, is int64)
 
 	// Units returns the units that were not sent to Redis yet, and those that were sent and are not
 	// acknowledged.
@@ -114,6 +123,9 @@ var (
 	_ State = (*LeakyBucket)(nil)
 	_ State = (*Window)(nil)
 	_ State = (*SlidingLog)(nil)
+
+	_ Replica = (*LeakyBucket)(nil)
+	_ Replica = (*Window)(nil)
 )
 
 // IsWindow reports whether a rule counts by a [Window].
@@ -138,7 +150,7 @@ type Clock struct {
 // mayBe reports whether the measurement allows that Redis' clock is ahead by off.
 func (k *Clock) mayBe(off int64) bool { return k.Sure && off <= k.Off && off >= k.Off-2*k.Slack }
 
-// Settled is what [State].Settle found out about an answer.
+// Settled is what [Replica].Settle found out about an answer.
 type Settled struct {
 	Lost       bool  // below the lower bound: Redis has lost data
 	Forgotten  bool  // below it too, but the missing units had leaked before this answer

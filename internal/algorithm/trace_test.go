@@ -88,7 +88,7 @@ func TestTraceNeverCountsLess(t *testing.T) {
 					next.Resume(r, now, trace, shared)
 				}
 				if shared { // what Redis has answered must be what is known
-					if known, used := next.KnownUnits(r, now), usedAt(next, r, now); known > used || known < used-1 {
+					if known, used := next.(Replica).KnownUnits(r, now), usedAt(next, r, now); known > used || known < used-1 {
 						t.Fatalf("%v: knows %d of %d", rule, known, used)
 					}
 				}

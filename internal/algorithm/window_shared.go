@@ -22,7 +22,7 @@ func (w *Window) ReturnsAt(*arith.Rule, int64) bool {
 	return slices.ContainsFunc(w.list, func(b bucket) bool { return b.back > 0 })
 }
 
-// Report writes what is sent, see [State].
+// Report writes what is sent, see [Replica].
 func (w *Window) Report(_ *arith.Rule, _, _ int64, rep *report.Report) {
 	rep.Units, rep.Buckets = w.sentUnits, w.units(func(b *bucket) int64 { return b.sent })
 	rep.BackBuckets = w.units(func(b *bucket) int64 { return b.sentBack })
@@ -56,7 +56,7 @@ func (w *Window) KnownUnits(r *arith.Rule, now int64) (used int64) {
 	return used
 }
 
-// FullUntil reports whether the known units fill the limit at now, and until when, see [State].
+// FullUntil reports whether the known units fill the limit at now, and until when, see [Replica].
 func (w *Window) FullUntil(r *arith.Rule, now int64) (until int64, full bool) {
 	if !w.heard || w.KnownUnits(r, now) < r.Limit {
 		return 0, false
@@ -141,7 +141,7 @@ func (w *Window) Renew(r *arith.Rule, a report.Answer, multiplier int64) (withdr
 	return withdrawn
 }
 
-// Settle applies an answer, see [State]. If a bucket is shorter than the uncertainty of the
+// Settle applies an answer, see [Replica]. If a bucket is shorter than the uncertainty of the
 // clocks, units may come back in a neighbouring bucket: that is no lost data.
 func (w *Window) Settle(r *arith.Rule, a report.Answer, multiplier int64) (s Settled) {
 	s.OtherClock = w.sure && a.Now+w.off-a.ServerNow > a.Slack+2*a.ClockSlack+ClockStep

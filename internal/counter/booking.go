@@ -284,7 +284,7 @@ func (c *Counter) dropHistoryLocked(now int64) {
 	c.tidyLocked(now)
 	h := c.history
 	h.unlearnt = nil // its units do not count any more
-	if len(h.booked) > 0 || h.gen != 0 || h.witness > now || max(h.clockGap, -h.clockGap) >= leastClockGap || h.waiting > now || h.ended != nil || c.state().HasReturns() {
+	if len(h.booked) > 0 || h.gen != 0 || h.witness > now || max(h.clockGap, -h.clockGap) >= leastClockGap || h.waiting > now || h.ended != nil || c.hasReturns() {
 		h.keepUntil = now + int64(c.rule().Horizon())/8 // not at each check: there may be many bookings
 		return
 	}

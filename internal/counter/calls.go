@@ -115,7 +115,7 @@ func (c *Counter) chargeLocked(now, n int64) {
 // returnLocked subtracts n units, which take cost to leak from a leaky bucket. Units that were
 // reported to Redis are subtracted only if reported is set.
 func (c *Counter) returnLocked(now, n int64, cost arith.Span, reported bool) (back, taken int64) {
-	if c.history != nil && !c.state().HasReturns() {
+	if c.history != nil && !c.hasReturns() {
 		c.history.backGen = c.gen()
 	}
 	c.rollLocked(now)
@@ -178,8 +178,8 @@ func (c *Counter) renewLocked(now int64, a report.Answer) (wake bool) {
 	c.mark(outdated) // a reset is no exchange that measures the clock
 	c.rollLocked(now)
 	a.Now, a.ClockSlack = now, c.part.slack.Load()
-	c.link().Withdrawn.Add(c.state().Renew(c.rule(), a, modeMultiplier(c.mode())))
-	c.setUrgentAt(urgentFrom(c.rule().Limit-c.state().KnownUnits(c.rule(), now), c.link().nodes.Load()))
+	c.link().Withdrawn.Add(c.replica().Renew(c.rule(), a, modeMultiplier(c.mode())))
+	c.setUrgentAt(urgentFrom(c.rule().Limit-c.replica().KnownUnits(c.rule(), now), c.link().nodes.Load()))
 	return c.noteLocked()
 }
 

@@ -157,7 +157,7 @@ func (c *Counter) switchModeLocked(m int64) {
 		return
 	}
 	c.setMode(m)
-	c.state().SetMultiplier(c.rule(), c.last, was, is)
+	c.replica().SetMultiplier(c.rule(), c.last, was, is)
 }
 
 // adoptLocked continues counting under another rule of the same name. If only the limit differs,
@@ -182,7 +182,7 @@ func (c *Counter) adoptLocked(rule *limit.Rule, now int64) {
 			f.Restored(is, now)
 			c.restoredLocked(was)
 		} else {
-			c.state().SetMultiplier(is, now, w, w)
+			c.replica().SetMultiplier(is, now, w, w)
 		}
 	}
 }
@@ -264,7 +264,7 @@ func (c *Counter) refusedLocked(now int64) {
 		fits = c.notice.until
 	case w >= 0 && r.Limit > 0:
 		if c.part != nil {
-			_, full := c.state().FullUntil(r, now)
+			_, full := c.replica().FullUntil(r, now)
 			c.note(denied, full)
 		}
 		fits = c.state().FitsAt(r, now, r.Multiplied(1, w))

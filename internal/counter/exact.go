@@ -84,7 +84,7 @@ func (c *Counter) isMoreLocked(a *report.Answer) bool {
 	if f := c.leaky(); f != nil {
 		return f.Known.Less(c.rule().Add(arith.Span{NS: a.At}, a.Level))
 	}
-	_, known := c.state().KnownState(c.rule(), c.last)
+	_, known := c.replica().KnownState(c.rule(), c.last)
 	return sumOfBuckets(a.Buckets) > sumOfBuckets(known)
 }
 
@@ -197,7 +197,7 @@ func (c *Counter) Owed() int64 {
 }
 
 // returnsLocked reports whether there are refunds that Redis has not acknowledged.
-func (c *Counter) returnsLocked() bool { return c.state().HasReturns() || c.owedLocked() > 0 }
+func (c *Counter) returnsLocked() bool { return c.hasReturns() || c.owedLocked() > 0 }
 
 // AwaitReturns is for a caller whom Redis has refused: it counts units that were handed back here until
 // they are reported. If there are any, their report is urgent from now on, and ended is closed when an

@@ -131,7 +131,7 @@ func TestLearnNothing(t *testing.T) {
 				unsynced = k.Unsynced()
 			})
 			k.part.SetOffset(ahead, 1000)
-			if got := k.state().KnownUnits(arith.Of(r), noon+ms); got > 2 || !k.is(outdated) || k.is(quarantined) != (name == "quarantined") || k.Unsynced() != unsynced {
+			if got := k.replica().KnownUnits(arith.Of(r), noon+ms); got > 2 || !k.is(outdated) || k.is(quarantined) != (name == "quarantined") || k.Unsynced() != unsynced {
 				t.Errorf("%v, %s: knows %d units, asks again: %v, %d to report", r, name, got, k.is(outdated), k.Unsynced())
 			}
 		}

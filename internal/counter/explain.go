@@ -29,7 +29,7 @@ func (c *Counter) Explain(now int64) (e Explanation, ok bool) {
 	if c.link() == nil {
 		return e, true
 	}
-	e.Known, e.Pending = c.state().KnownUnits(c.rule(), now), c.unsyncedUnits()
+	e.Known, e.Pending = c.replica().KnownUnits(c.rule(), now), c.unsyncedUnits()
 	if c.isAnsweredLocked() {
 		e.Answered = c.freshAt
 	}

@@ -31,11 +31,10 @@ func (c *Counter) retentionLocked(now int64) Retention {
 	now = max(now, c.last)
 	c.dropHistoryLocked(now)
 	c.rollLocked(now)
-	_, sent := c.state().Units()
 	switch {
-	case c.link() != nil && (c.is(inFlight) || sent > 0):
+	case c.link() != nil && (c.is(inFlight) || c.sentUnits() > 0):
 		return InFlight
-	case c.hasWaitersLocked(now), c.link() != nil && (c.is(restoring) || c.state().ReturnsAt(c.rule(), now) || c.owedLocked() > 0):
+	case c.hasWaitersLocked(now), c.link() != nil && (c.is(restoring) || c.replica().ReturnsAt(c.rule(), now) || c.owedLocked() > 0):
 		return Kept
 	case c.unreportedLocked(now):
 		return Unreported
@@ -167,8 +166,8 @@ func (c *Counter) Drop(most Retention, now int64) (d Dropped, ok bool) {
 	}
 	if l := c.link(); l != nil {
 		l.Unreported.Add(c.pendUnits())
-		if owed := c.owedLocked(); owed > 0 || c.state().ReturnsAt(c.rule(), now) { // Redis goes on counting these units
-			c.state().Collect(c.rule())
+		if owed := c.owedLocked(); owed > 0 || c.replica().ReturnsAt(c.rule(), now) { // Redis goes on counting these units
+			c.replica().Collect(c.rule())
 			l.Unreturned.Add(owed + c.sentBackLocked(now))
 		}
 	}
@@ -187,7 +186,7 @@ func (c *Counter) Resume(now int64, t algorithm.Trace) {
 	c.state().Resume(c.rule(), max(now, 0), t, l != nil)
 	if l != nil {
 		c.born = recalled
-		c.setUrgentAt(urgentFrom(c.rule().Limit-c.state().KnownUnits(c.rule(), now), l.nodes.Load()))
+		c.setUrgentAt(urgentFrom(c.rule().Limit-c.replica().KnownUnits(c.rule(), now), l.nodes.Load()))
 	}
 }
 

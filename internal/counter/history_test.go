@@ -25,7 +25,7 @@ func exchange(t *testing.T, c *Counter, now int64) {
 		t.Fatal("nothing to ask")
 	}
 	r := rep.Rule
-	level, buckets := c.state().KnownState(arith.Of(r), now)
+	level, buckets := c.replica().KnownState(arith.Of(r), now)
 	level = arith.Of(r).Add(level, arith.Of(r).Cost(rep.Units)).Max(rep.Ahead)
 	a := report.Answer{Rule: r, At: now, ServerNow: now, Slack: 1, State: report.State{Level: arith.Of(r).Sub(level, rep.Back), Buckets: append(buckets, rep.Buckets...)}}
 	if out := c.Settle(now, a); out.Lost {

@@ -11,7 +11,7 @@ import (
 
 // This file compares what Redis says of a key with what the counter knew and has sent, to find out whether
 // Redis has lost something. What is lost is sent again, see restoring. The algorithms compare the numbers, see
-// [algorithm.State.Settle]. An answer below them is no loss for one of these reasons:
+// [algorithm.Replica.Settle]. An answer below them is no loss for one of these reasons:
 //
 //   - A reset has cleared what is missing: countLocked goes by generations and by when units were booked.
 //   - The answer is from before a reset that this node knows of, or is of another rule: answeredLocked.
@@ -66,7 +66,7 @@ func (c *Counter) settleLocked(now int64, a report.Answer, floor bool) algorithm
 	if f == nil {
 		c.rollLocked(now)
 		c.forgetRecalledLocked()
-		s := c.state().Settle(r, a, w)
+		s := c.replica().Settle(r, a, w)
 		c.expiredLocked(s.Expired)
 		return s
 	}
@@ -95,7 +95,7 @@ func (c *Counter) settleLocked(now int64, a report.Answer, floor bool) algorithm
 func (c *Counter) forgetRecalledLocked() {
 	if c.born == recalled {
 		c.born = noAnswer
-		c.state().ForgetKnown(c.rule(), modeMultiplier(c.mode()))
+		c.replica().ForgetKnown(c.rule(), modeMultiplier(c.mode()))
 	}
 }
 
@@ -154,5 +154,5 @@ func (c *Counter) forgetGenerationLocked(now, server int64) {
 // blankLocked reports whether nothing that Redis has answered before counts any more.
 func (c *Counter) blankLocked(now int64) bool {
 	c.rollLocked(max(now, c.last))
-	return c.state().Blank(now)
+	return c.replica().Blank(now)
 }

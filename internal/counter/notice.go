@@ -224,7 +224,7 @@ func (c *Counter) hearRoomLocked(now int64) (ask bool) {
 	bound := c.noticeLocked(now) != nil
 	c.notice = nil
 	c.rollLocked(now)
-	if _, full := c.state().FullUntil(c.rule(), now); !full && !bound {
+	if _, full := c.replica().FullUntil(c.rule(), now); !full && !bound {
 		return false
 	}
 	c.mark(outdated | inNormal) // it may be in the queue already, until a later time
@@ -246,7 +246,7 @@ func (c *Counter) announceLocked(now int64, a report.Answer, wasFull bool) (n *r
 		return nil, forget
 	}
 	n = &report.Notice{Shape: r.ShapeHash(), Limit: r.Limit, Gen: c.gen(), Now: time.Duration(a.ServerNow)}
-	until, full := c.state().FullUntil(r, now)
+	until, full := c.replica().FullUntil(r, now)
 	switch {
 	case !full && wasFull, a.Announce && c.saysBookedLocked(now):
 		return n, forget

@@ -98,7 +98,7 @@ func (c *Counter) MoreNodes(now int64) (out Outcome) {
 	}
 	now = max(now, c.last)
 	c.rollLocked(now)
-	c.setUrgentAt(min(int64(c.urgentAt), urgentFrom(c.rule().Limit-c.state().KnownUnits(c.rule(), now), c.link().nodes.Load())))
+	c.setUrgentAt(min(int64(c.urgentAt), urgentFrom(c.rule().Limit-c.replica().KnownUnits(c.rule(), now), c.link().nodes.Load())))
 	return c.queueLocked(now, out)
 }
 
@@ -110,7 +110,7 @@ const leastLinger = 1_000_000
 // no more than is left, and no longer than all nodes take to admit a hundredth of the limit.
 func (c *Counter) lingerLocked(now, pending int64) (until int64) {
 	r, n := c.rule(), c.link().nodes.Load()
-	if !c.isAnsweredLocked() || c.is(hurried) || algorithm.Times(pending, n) > r.Limit-c.state().KnownUnits(r, now) {
+	if !c.isAnsweredLocked() || c.is(hurried) || algorithm.Times(pending, n) > r.Limit-c.replica().KnownUnits(r, now) {
 		return 0
 	}
 	since := c.freshAt // one unit says nothing about the rate
@@ -143,7 +143,7 @@ func (c *Counter) Urgency() Urgency {
 // if c was queued before without any unit. It returns the units that were not sent to Redis yet,
 // without those of the lease.
 func (c *Counter) dateLocked(now, leased int64) (pending int64) {
-	pending, sent := c.state().Units()
+	pending, sent := c.replica().Units()
 	switch {
 	case pending+sent+leased == 0:
 		c.since = 0
@@ -209,7 +209,7 @@ func (c *Counter) MarkRestore(now int64) bool {
 
 // hasReportLocked reports whether c has something to report at now.
 func (c *Counter) hasReportLocked(now int64) bool {
-	return c.is(restoring) || c.pendUnits() > 0 || c.state().ReturnsAt(c.rule(), now) || c.owedLocked() > 0
+	return c.is(restoring) || c.pendUnits() > 0 || c.replica().ReturnsAt(c.rule(), now) || c.owedLocked() > 0
 }
 
 // Lag returns how old, in ns, the view of a shared counter may become, and how long a unit of it may

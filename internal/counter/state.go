@@ -65,6 +65,14 @@ func (c *Counter) state() algorithm.State {
 	}
 }
 
+// replica returns the state of c, which is no log, as a copy of what Redis counts, see [algorithm.Replica].
+func (c *Counter) replica() algorithm.Replica {
+	if w := c.window(); w != nil {
+		return w
+	}
+	return c.leaky()
+}
+
 // leaky returns the leaky bucket, nil if c counts by another algorithm. It is for what only a leaky
 // bucket can do: be booked ahead, and have debts.
 func (c *Counter) leaky() *algorithm.LeakyBucket {
@@ -96,15 +104,26 @@ func (c *Counter) unsyncedUnits() int64 {
 	if c.link() == nil {
 		return 0
 	}
-	pending, sent := c.state().Units()
-	return pending + sent
+	return c.pendUnits() + c.sentUnits()
 }
 
 // pendUnits returns the units that were not sent to Redis yet.
 func (c *Counter) pendUnits() int64 {
-	pending, _ := c.state().Units()
+	if c.counts == logs {
+		return 0
+	}
+	pending, _ := c.replica().Units()
 	return pending
 }
+
+// sentUnits returns the units that were sent to Redis, which has not acknowledged them.
+func (c *Counter) sentUnits() int64 {
+	_, sent := c.replica().Units()
+	return sent
+}
+
+// hasReturns reports whether there are refunds that Redis has not acknowledged.
+func (c *Counter) hasReturns() bool { return c.link() != nil && c.replica().HasReturns() }
 
 // rollLocked moves a window on to now, by the known offset of Redis' clock, and counts the units
 // that have expired without being reported.

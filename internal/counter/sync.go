@@ -34,7 +34,7 @@ func (c *Counter) Shard() int { return c.part.shard }
 func (c *Counter) Due(now int64) int64 {
 	c.mu.Lock() // not lock: the lease can stay
 	defer c.mu.Unlock()
-	if !c.isAnsweredLocked() || c.is(restoring|outdated) || c.state().ReturnsAt(c.rule(), max(now, c.last)) || c.owedLocked() > 0 {
+	if !c.isAnsweredLocked() || c.is(restoring|outdated) || c.replica().ReturnsAt(c.rule(), max(now, c.last)) || c.owedLocked() > 0 {
 		return math.MinInt64
 	}
 	return c.freshAt + c.askAfterLocked()
@@ -65,7 +65,7 @@ func (c *Counter) Collect(now int64, from Queue) bool {
 	if !c.hasReportLocked(now) && !c.staleLocked(now+int64(c.link().pace.Interval)) && !c.is(quarantined) {
 		return false
 	}
-	c.state().Collect(c.rule())
+	c.replica().Collect(c.rule())
 	c.mark(inFlight)
 	c.unmark(outdated) // what makes the view outdated from now on is not in the answer
 	return true
@@ -85,7 +85,7 @@ func (c *Counter) Report(now int64, restore bool, rep *report.Report) {
 	}
 	rep.Rule, rep.BackGen = c.latestRule.Load(), c.past().backGen
 	// Redis' level is known no more exactly than its clock.
-	c.state().Report(c.rule(), now, max(c.part.slack.Load(), 0)+backSlack, rep)
+	c.replica().Report(c.rule(), now, max(c.part.slack.Load(), 0)+backSlack, rep)
 	if rep.Debt > 0 {
 		rep.Ceiling = c.ceilingLocked(now, c.link().maxDebt)
 	}
@@ -93,7 +93,7 @@ func (c *Counter) Report(now int64, restore bool, rep *report.Report) {
 	if rep.Restore = c.is(restoring) && c.isAnsweredLocked(); rep.Restore {
 		c.repairKnownLocked(algorithm.ClockStep + (now-c.freshAt)/clockDrift)
 		rep.Known.Gen, rep.Known.Born = c.gen(), max(c.born, 0)
-		rep.Known.Level, rep.Known.Buckets = c.state().KnownState(c.rule(), now)
+		rep.Known.Level, rep.Known.Buckets = c.replica().KnownState(c.rule(), now)
 	}
 }
 
@@ -149,7 +149,7 @@ func (c *Counter) answeredLocked(now int64, a report.Answer, before bool) Outcom
 	case void:
 		// The answer is from before a reset that we know of by now. What was sent was reset with
 		// the rest.
-		c.state().DropSent(c.rule(), modeMultiplier(c.mode()))
+		c.replica().DropSent(c.rule(), modeMultiplier(c.mode()))
 		c.mark(outdated)
 		return c.queueLocked(max(now, c.last), out)
 	case !arith.Of(a.Rule).SameShape(c.rule()):
@@ -160,7 +160,7 @@ func (c *Counter) answeredLocked(now int64, a report.Answer, before bool) Outcom
 	}
 	out.Lost = c.compareLocked(max(now, c.last), a, floor)
 	c.knowLocked(a, theirs, ours)
-	used := c.state().KnownUnits(c.rule(), max(now, c.last))
+	used := c.replica().KnownUnits(c.rule(), max(now, c.last))
 	out.Overshoot = max(used-c.rule().Limit, 0)
 	c.setUrgentAt(urgentFrom(c.rule().Limit-used, c.link().nodes.Load()))
 	// Whether the key was full is decided by Redis' numbers: this node may have known less before.
@@ -175,7 +175,7 @@ func (c *Counter) answeredLocked(now int64, a report.Answer, before bool) Outcom
 // sentBackLocked returns how many units, rounded up, the report in flight refunds.
 func (c *Counter) sentBackLocked(now int64) (n int64) {
 	r, sent := c.rule(), report.Report{}
-	c.state().Report(r, now, 0, &sent)
+	c.replica().Report(r, now, 0, &sent)
 	n = r.WholeUp(sent.Back)
 	for _, b := range sent.BackBuckets {
 		n += b.Units
@@ -214,7 +214,7 @@ func (c *Counter) Quarantine(now int64, booked bool) (was, first bool) {
 	if booked {
 		c.keepSentLocked()
 	} else {
-		c.expiredLocked(c.state().GiveBack(c.rule()))
+		c.expiredLocked(c.replica().GiveBack(c.rule()))
 	}
 	c.exchangeEndedLocked()
 	return was, first
@@ -225,7 +225,7 @@ func (c *Counter) Quarantine(now int64, booked bool) (was, first bool) {
 func (c *Counter) KeepSentBack(now int64) {
 	c.lock(now)
 	defer c.unlock()
-	c.state().KeepSentBack(c.rule(), modeMultiplier(c.mode()))
+	c.replica().KeepSentBack(c.rule(), modeMultiplier(c.mode()))
 }
 
 // keepSentLocked makes sent units known, without an answer.
@@ -233,7 +233,7 @@ func (c *Counter) keepSentLocked() {
 	c.forgetRecalledLocked() // what was sent is a lower bound, and that is none
 	// Repair the known level before units are added that came after our clock stood still.
 	c.repairKnownLocked(algorithm.ClockStep + max(c.last-c.freshAt, 0)/clockDrift)
-	c.state().KeepSent(c.rule(), modeMultiplier(c.mode()))
+	c.replica().KeepSent(c.rule(), modeMultiplier(c.mode()))
 }
 
 // Pending reports whether there are units, admitted or refunded, that Redis has not acknowledged.
@@ -252,7 +252,7 @@ func (c *Counter) UnreportedBack(now int64) (n int64) {
 		return 0
 	}
 	if !c.is(inFlight) {
-		c.state().Collect(c.rule())
+		c.replica().Collect(c.rule())
 	}
 	return c.sentBackLocked(now) + c.owedLocked()
 }

@@ -92,14 +92,14 @@ func TestWindowsBecomeSmall(t *testing.T) {
 		now += width
 	}
 	settle()
-	if c.Refund(now, 1, r); small(c) || !c.state().HasReturns() {
+	if c.Refund(now, 1, r); small(c) || !c.replica().HasReturns() {
 		t.Error("is small with units handed back")
 	}
 	c.Refresh()
 	now += 12 * width
 	c.allow(now, 1, r)
 	settle()
-	if !small(c) || c.state().HasReturns() {
+	if !small(c) || c.replica().HasReturns() {
 		t.Errorf("is not small: %+v", c.window())
 	}
 }

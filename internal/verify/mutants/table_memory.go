@@ -46,7 +46,7 @@ var memoryMutants = []mutant{
 		name:   "remembered-for-ever",
 		breaks: "Redis' first answer is added to what was remembered.",
 		at:     "internal/counter Counter.forgetRecalledLocked",
-		old:    `c.state().ForgetKnown(c.rule(), modeMultiplier(c.mode()))`,
+		old:    `c.replica().ForgetKnown(c.rule(), modeMultiplier(c.mode()))`,
 		new:    ``,
 		by:     tables("TestAnAnswerReplacesWhatWasRemembered"),
 	},

@@ -168,7 +168,7 @@ var onceMutants = []mutant{
 		at:     "internal/counter Counter.Report",
 		old:    `+backSlack, rep)`,
 		new: `+backSlack, rep)
-	c.state().DropSent(c.rule(), modeMultiplier(c.mode()))`,
+	c.replica().DropSent(c.rule(), modeMultiplier(c.mode()))`,
 		by: sim(300),
 	},
 	{
