@@ -76,6 +76,22 @@ func TestAnswerOfAnotherGeneration(t *testing.T) {
 	}
 }
 
+// Units were booked while Redis' clock was an hour ahead. The clock was put right, the key was lost, and another node has
+// reset it. The reset is later than the units, although its time is not.
+//
+// Fault 74: a reset after Redis' clock was put right.
+func TestResetAfterTheClockWasPutRight(t *testing.T) {
+	for _, r := range smallRules(t) {
+		k := NewAlone("k", r, hearing(t), noon)
+		k.report(t, noon, 5, func(a *report.Answer) { a.Born = noonUS + time.Hour.Microseconds() })
+		k.Refresh()
+		k.report(t, noon+ms, 0, func(a *report.Answer) { a.Gen, a.Born = noonUS+1000, noonUS+1000 })
+		if left := k.left(noon + ms); left != 10 || k.is(restoring) {
+			t.Errorf("%v: %d left of 10, restores: %v", r, left, k.is(restoring))
+		}
+	}
+}
+
 // A flight that was booked before a Set, and whose answer was lost, is answered
 // after it by what the Set has left: the flight's units are not in that, and are not
 // reported again.

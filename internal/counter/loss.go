@@ -46,7 +46,8 @@ func (c *Counter) compareLocked(now int64, a report.Answer, floor bool) (lost bo
 	return lost
 }
 
-// knowLocked records of which generation and when the state is that c knows after an answer, see countLocked.
+// knowLocked records of which generation and when the state is that c knows after an answer, see countLocked. If
+// Redis' clock was set back since, the units count as of now: a reset by that clock must be later than they.
 func (c *Counter) knowLocked(a report.Answer, theirs, ours bool) {
 	c.setGen(max(c.gen(), a.Gen), a.ServerNow)
 	if !ours {
@@ -55,7 +56,7 @@ func (c *Counter) knowLocked(a report.Answer, theirs, ours bool) {
 	if theirs {
 		c.born = max(c.born, a.Born)
 	}
-	c.born, c.freshAt = max(c.born, 0), max(a.At, 0)
+	c.born, c.freshAt = max(min(c.born, max(a.ServerNow/1000, c.gen())), 0), max(a.At, 0)
 }
 
 // settleLocked applies the state of the key in Redis.

@@ -3,6 +3,14 @@ package main
 // generationMutants confuse what was counted before a reset with what was counted since.
 var generationMutants = []mutant{
 	{
+		name:   "born-by-a-clock-that-was-ahead",
+		breaks: "Units that were booked by a clock that was ahead survive a reset after it was put right.",
+		at:     "internal/counter Counter.knowLocked",
+		old:    `min(c.born, max(a.ServerNow/1000, c.gen()))`,
+		new:    `c.born`,
+		by:     counters("TestResetAfterTheClockWasPutRight"),
+	},
+	{
 		name:   "a-later-generation-replaces-all",
 		breaks: "A node that knows of a reset erases what others have booked since, in a Redis that had lost it.",
 		at:     "internal/redisstore/lua/long.lua",
