@@ -47,8 +47,8 @@ func newFarNodes(t *testing.T, trip, jitter time.Duration, idle int) *farNodes {
 }
 
 // use asks each node for each of 300 keys ten times a second, and returns for how long units were
-// pending at the most, without the time for which this goroutine had to wait for a processor, and how many
-// keys a call has carried.
+// pending at the most, less the longest time for which this goroutine had to wait for a processor, and how
+// many keys a call has carried.
 func (f *farNodes) use(d time.Duration) (oldest time.Duration, perCall float64) {
 	const keys = 300
 	rule := limit.Must(limit.SlidingWindow("ample", 400, 10*time.Second))
@@ -72,7 +72,7 @@ func (f *farNodes) use(d time.Duration) (oldest time.Duration, perCall float64) 
 		}
 		slept := time.Now()
 		<-time.After(10 * time.Millisecond)
-		stood += max(time.Since(slept)-20*time.Millisecond, 0)
+		stood = max(stood, time.Since(slept)-10*time.Millisecond)
 	}
 	callsNow, syncedNow := keysOf()
 	return oldest - stood, float64(syncedNow-synced) / float64(max(callsNow-calls, 1))
