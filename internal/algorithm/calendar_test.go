@@ -30,7 +30,7 @@ func TestWindowOfACalendar(t *testing.T) {
 		server := time.Date(2011, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano()
 		off := rng.Int64N(int64(1000 * time.Hour))
 		var w Window
-		w.Begin(r, server-off, off, true)
+		w.Begin(r, server-off, Clock{Off: off, Sure: true})
 		used := map[int64]int64{}
 		for range 5000 {
 			if rng.IntN(3) == 0 {
@@ -76,7 +76,7 @@ func TestPeriodBegunByOthers(t *testing.T) {
 	}
 	begin := func() *Window {
 		w := new(Window)
-		w.Begin(r, now, 0, true)
+		w.Begin(r, now, Clock{Sure: true})
 		w.Book(r, now, 4, 4, 1)
 		w.Collect(r)
 		return w
@@ -121,7 +121,7 @@ func TestPeriodOfAWrongClock(t *testing.T) {
 	end := time.Date(2026, 3, 29, 22, 0, 0, 0, time.UTC).UnixNano()
 	now, id := end-int64(time.Minute), r.Index(end)-1
 	var w Window
-	w.Begin(r, now, 0, true)
+	w.Begin(r, now, Clock{Sure: true})
 	w.Settle(r, report.Answer{State: report.State{Buckets: []report.Bucket{{ID: id, Units: 9}}}, At: now, Now: now, ServerNow: now, Floor: true}, 1)
 	jump := int64(time.Hour) // our clock, and not Redis'
 	w.Roll(r, now+jump, 1)
@@ -145,7 +145,7 @@ func TestPeriodOfAClockSetBack(t *testing.T) {
 	end := time.Date(2026, 3, 29, 22, 0, 0, 0, time.UTC).UnixNano()
 	id, back := r.Index(end), int64(time.Minute)
 	var w Window
-	w.Begin(r, end, 0, true)
+	w.Begin(r, end, Clock{Sure: true})
 	told := func(now, of, units int64) {
 		t.Helper()
 		w.Follow(r, now, now-1, 1, Clock{Off: -back, Slack: 1, Sure: true, WentBack: true, BackTo: now - back})
@@ -167,7 +167,7 @@ func TestReshapeToACalendar(t *testing.T) {
 	for _, c := range [][2]*arith.Rule{{day, month}, {month, day}} {
 		var w Window
 		came := c[0].Ends(c[0].Index(now)-1) + 1 // at the beginning of the period
-		w.Begin(c[0], came, 0, true)
+		w.Begin(c[0], came, Clock{Sure: true})
 		w.Book(c[0], came, 7, 7, 1)
 		if expired := w.Reshape(c[0], c[1], now+1, 1); expired != 0 || w.cur != c[1].Index(now) || !w.Fits(c[1], now, 3) || w.Fits(c[1], now, 4) {
 			t.Errorf("%d expired: %+v", expired, w)

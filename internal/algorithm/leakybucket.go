@@ -109,16 +109,14 @@ func (f *LeakyBucket) Spend(r *arith.Rule, now, last, n int64, empty arith.Span)
 	f.Pend.Units = min(f.Pend.Units+n, MaxUnits)
 }
 
-// Refund subtracts up to n units that take cost to leak, but no more than the bucket holds, and
-// without making it empty before least. It returns how many, and how many of these will never be
-// reported to Redis: all of them, unless reported is set.
-func (f *LeakyBucket) Refund(r *arith.Rule, now, n, w int64, cost, least arith.Span, reported bool) (back, taken, withdrawn int64) {
-	at := arith.Span{NS: now}
-	held := r.Whole(r.Sub(f.View, least))
-	if !at.Less(least) {
+// Refund subtracts units, see [State].
+func (f *LeakyBucket) Refund(r *arith.Rule, now, w int64, d Refund) (back, taken, withdrawn int64) {
+	at, cost := arith.Span{NS: now}, d.Cost
+	held := r.Whole(r.Sub(f.View, d.Least))
+	if !at.Less(d.Least) {
 		held = r.WholeUp(r.Sub(f.View, at))
 	}
-	withdrawn = min(n, f.Pend.Units)
+	withdrawn = min(d.Units, f.Pend.Units)
 	if w == MultiplierClosed {
 		w = 1
 	}
@@ -129,7 +127,7 @@ func (f *LeakyBucket) Refund(r *arith.Rule, now, n, w int64, cost, least arith.S
 	if w != MultiplierOpen { // with MultiplierOpen pending units are not in the view
 		withdrawn = min(withdrawn, (held+hidden+w-1)/w)
 	}
-	if whole := r.Whole(cost); reported && w == 1 && whole < withdrawn && !r.Sub(f.reported(r, 1), at).Less(r.Sub(cost, r.Cost(whole))) {
+	if whole := r.Whole(cost); d.Reported && w == 1 && whole < withdrawn && !r.Sub(f.reported(r, 1), at).Less(r.Sub(cost, r.Cost(whole))) {
 		withdrawn = whole // the fraction of a unit is subtracted from reported units
 	}
 	multiplied := Times(withdrawn, w)
@@ -139,9 +137,9 @@ func (f *LeakyBucket) Refund(r *arith.Rule, now, n, w int64, cost, least arith.S
 		f.put(a)
 	}
 	multiplied = min(multiplied, held)
-	known := min(n-withdrawn, held-multiplied) // reported units have multiplier 1
-	if !reported {
-		known = 0
+	known := int64(0)
+	if d.Reported {
+		known = min(d.Units-withdrawn, held-multiplied) // these have multiplier 1
 	}
 	back = withdrawn + known
 	if f.Pend.Units -= withdrawn; f.Pend.Units == 0 {

@@ -1,7 +1,6 @@
 package algorithm
 
 import (
-	"math"
 	"sync"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
@@ -209,7 +208,8 @@ func (f *LeakyBucket) Blank(now int64) bool { return f.Known.NS <= now }
 
 // KeepSent makes sent units known, without an answer.
 func (f *LeakyBucket) KeepSent(r *arith.Rule, w int64) {
-	f.settle(r, f.booked(r, 1), arith.Span{NS: math.MaxInt64}, 0, 0, false, w)
+	f.Known = f.booked(r, 1)
+	f.DropSent(r, w)
 }
 
 // KeepSentBack drops the refunds that were sent: their units go on counting.
@@ -265,7 +265,8 @@ func (f *LeakyBucket) Renew(r *arith.Rule, a report.Answer, w int64) (withdrawn 
 	return withdrawn
 }
 
-// Settle applies an answer, see [Replica]. Times are capped at the longest that Redis counts.
+// Settle applies an answer, see [Replica]. Times are capped at the longest that Redis counts: a level above
+// that (forged, or a debt) would look like lost data in every answer.
 //
 // Redis forgets a bucket that has run empty. Units that this node admits before it learns of that,
 // and reports later, count in Redis from an empty bucket. Here they count on top of what was in the
@@ -275,8 +276,17 @@ func (f *LeakyBucket) Settle(r *arith.Rule, a report.Answer, w int64) Settled {
 	most := r.Add(at, arith.Span{NS: int64(limit.MaxWindow)})
 	tat := Earlier(r.Add(a.Level, at).Max(arith.Span{}), most)
 	owed := f.Known.NS > a.At+a.Slack // by what we knew, the bucket had not run empty
-	low := f.settle(r, tat, most, a.At, a.Slack, a.Floor, w)
-	return Settled{Lost: low && owed, Forgotten: low && !owed, Below: r.Sub(f.Known, tat).Max(arith.Span{}) != arith.Span{}}
+	u, low := f.under(), false
+	u.back.span, u.sentBack.span = u.back.at(r, a.At), u.sentBack.at(r, a.At)
+	f.put(u)
+	least := tat
+	if a.Floor {
+		least = Earlier(f.booked(r, 1), most)
+		low = least.NS > tat.NS+a.Slack && least.NS > a.At+a.Slack
+	}
+	f.Known = tat.Max(least)
+	f.DropSent(r, w)
+	return Settled{Lost: low && owed, Forgotten: low && !owed, Below: tat.Less(f.Known)}
 }
 
 // ForgiveKnown subtracts from the known level those of n units that Redis forgives after an outage:
@@ -287,28 +297,6 @@ func (f *LeakyBucket) ForgiveKnown(r *arith.Rule, n int64, top arith.Span, a rep
 	}
 	f.Known = r.Sub(f.Known, r.Cost(n)).Max(r.Add(a.Level, arith.Span{NS: a.At}))
 	f.compose(r, w)
-}
-
-// settle applies the TAT of Redis. If floor is set (not after a reset), what this node knew and had
-// sent is a lower bound of the true state. low reports whether the answer is below it by more than
-// slack ns.
-//
-// Both TATs are capped at most. Redis counts time up to a bound, and a level above that (forged, or
-// a debt) would look like lost data in every answer.
-func (f *LeakyBucket) settle(r *arith.Rule, tat, most arith.Span, at, slack int64, floor bool, w int64) (low bool) {
-	tat = Earlier(tat, most)
-	a := f.under()
-	a.back.span, a.sentBack.span = a.back.at(r, at), a.sentBack.at(r, at)
-	f.put(a)
-	if floor {
-		least := Earlier(f.booked(r, 1), most)
-		low = least.NS > tat.NS+slack && least.NS > at+slack
-		tat = tat.Max(least)
-	}
-	f.Known = tat
-	f.put(rare{back: a.back, debt: a.debt, limit: a.limit})
-	f.compose(r, w)
-	return low
 }
 
 // compose recomputes the view in full, each unacknowledged unit counting as w units.

@@ -1,7 +1,6 @@
 package algorithm
 
 import (
-	"math"
 	"math/big"
 	"math/rand/v2"
 	"testing"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/limittest"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -119,7 +119,7 @@ func mergeRun(t *testing.T, seed uint64, nodes int, check func(r *arith.Rule, me
 		f.Collect(arith.Of(r))
 		ahead := arith.Of(r).Sub(f.under().sent.TAT, arith.Span{NS: now})
 		redis = arith.Of(r).Add(redis, arith.Of(r).Cost(f.under().sent.Units)).Max(arith.Of(r).Add(arith.Span{NS: now}, ahead))
-		f.settle(arith.Of(r), redis, arith.Span{NS: math.MaxInt64}, now, 0, false, 1)
+		f.Settle(arith.Of(r), report.Answer{State: report.State{Level: arith.Of(r).Diff(redis, arith.Span{NS: now})}, At: now}, 1)
 		// What the others have not reported yet is in the truth only.
 		synced := true
 		for j := range fs {

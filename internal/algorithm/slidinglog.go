@@ -75,12 +75,12 @@ func (l *SlidingLog) wait(r *arith.Rule, now, need int64) time.Duration {
 	return time.Duration(r.Width) // the claimed units are not taken yet
 }
 
-// Refund removes up to n units, the newest first, and returns how many.
-func (l *SlidingLog) Refund(r *arith.Rule, now, n, _ int64, _, _ arith.Span, _ bool) (back, taken, withdrawn int64) {
+// Refund removes units, see [State].
+func (l *SlidingLog) Refund(r *arith.Rule, now, _ int64, d Refund) (back, taken, withdrawn int64) {
 	l.expire(r, now)
-	for back < n && len(l.entries) > 0 {
+	for back < d.Units && len(l.entries) > 0 {
 		last := &l.entries[len(l.entries)-1]
-		k := min(n-back, last.n)
+		k := min(d.Units-back, last.n)
 		last.n -= k
 		back += k
 		if last.n == 0 {

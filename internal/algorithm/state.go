@@ -32,20 +32,17 @@ type State interface {
 	// Claim reserves n units for a waiting caller. It replaces the previous claim and returns it. A
 	// state that can be booked ahead has no claims.
 	Claim(r *arith.Rule, n, multiplier int64) (was int64)
-	// Refund subtracts up to n units, the newest first, but no more than count now. In a leaky
-	// bucket they take cost to leak, and the bucket does not become empty before least. Units of a
-	// leaky bucket that are already reported are subtracted only if reported is set. back is by how
-	// many fewer units count now, taken how many were subtracted, and withdrawn how many of these
-	// will never be reported to Redis.
-	Refund(r *arith.Rule, now, n, multiplier int64, cost, least arith.Span, reported bool) (back, taken, withdrawn int64)
+	// Refund subtracts units, the newest first, but no more than count now. back is by how many
+	// fewer units count now, taken how many were subtracted, and withdrawn how many of these will
+	// never be reported to Redis.
+	Refund(r *arith.Rule, now, multiplier int64, d Refund) (back, taken, withdrawn int64)
 	// Set replaces what is counted by n units.
 	Set(r *arith.Rule, now, n int64)
 	// Reshape converts what is counted to another rule, rounded up. It returns the pending units
 	// that do not count under the new rule.
 	Reshape(old, rule *arith.Rule, now, multiplier int64) (expired int64)
 	// Trace returns what to remember when the counter is dropped, the zero Trace if nothing counts.
-	// full: one more unit would be refused.
-	Trace(r *arith.Rule, now, multiplier int64, full bool) Trace
+	Trace(r *arith.Rule, now, multiplier int64) Trace
 	// Resume makes a new state count what was remembered of another under the same rule: as units
 	// that Redis has answered if shared is set, otherwise as units of this process.
 	Resume(r *arith.Rule, now int64, t Trace, shared bool)
@@ -127,6 +124,14 @@ var (
 	_ Replica = (*LeakyBucket)(nil)
 	_ Replica = (*Window)(nil)
 )
+
+// Refund says what a refund subtracts. Only the first field matters for windows and logs.
+type Refund struct {
+	Units    int64      // at most so many units
+	Cost     arith.Span // the time that they take to leak
+	Least    arith.Span // the leaky bucket does not become empty before this
+	Reported bool       // also units that were reported to Redis
+}
 
 // IsWindow reports whether a rule counts by a [Window].
 func IsWindow(r *limit.Rule) bool {

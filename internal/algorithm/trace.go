@@ -165,7 +165,7 @@ func (t Trace) ShareLeft(rule *limit.Rule, now int64) (share int) {
 }
 
 // Trace returns what to remember of the bucket.
-func (f *LeakyBucket) Trace(_ *arith.Rule, now, _ int64, _ bool) (t Trace) {
+func (f *LeakyBucket) Trace(_ *arith.Rule, now, _ int64) (t Trace) {
 	if at := int64(f.View.Ceil()); at > now {
 		t.Bits = uint64(at)
 	}
@@ -190,7 +190,8 @@ func (f *LeakyBucket) ForgetKnown(r *arith.Rule, multiplier int64) {
 }
 
 // Trace returns what to remember of the window.
-func (w *Window) Trace(r *arith.Rule, _, multiplier int64, full bool) (t Trace) {
+func (w *Window) Trace(r *arith.Rule, now, multiplier int64) (t Trace) {
+	_, full := w.Usage(r, now)
 	for number := range grids {
 		g := windowGrid(r, number)
 		newest, units := int64(math.MinInt64), [traceFields]int64{}
@@ -250,8 +251,8 @@ func (w *Window) ForgetKnown(r *arith.Rule, multiplier int64) {
 }
 
 // Trace returns what to remember of the log.
-func (l *SlidingLog) Trace(r *arith.Rule, now, _ int64, full bool) (t Trace) {
-	l.expire(r, now)
+func (l *SlidingLog) Trace(r *arith.Rule, now, _ int64) (t Trace) {
+	_, full := l.Usage(r, now)
 	if len(l.entries) == 0 {
 		return t
 	}

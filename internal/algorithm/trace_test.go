@@ -17,7 +17,7 @@ func newState(rule *limit.Rule, now, off int64) State {
 	switch {
 	case IsWindow(rule):
 		w := new(Window)
-		w.Begin(arith.Of(rule), now, off, true)
+		w.Begin(arith.Of(rule), now, Clock{Off: off, Sure: true})
 		return w
 	case rule.Algorithm() == limit.AlgorithmSlidingLog:
 		return new(SlidingLog)
@@ -77,7 +77,7 @@ func TestTraceNeverCountsLess(t *testing.T) {
 					is.Book(r, now, n, n, 1)
 					was.Book(r, now, n, n, 1)
 				}
-				trace := is.Trace(r, now, 1, !is.Fits(r, now, 1))
+				trace := is.Trace(r, now, 1)
 				if left := trace.ShareLeft(rule, now); (left == 0) != (trace == Trace{}) || left > 256 {
 					t.Fatalf("%v: trace %+v, share %d", rule, trace, left)
 				}
@@ -137,9 +137,9 @@ func TestTraceOfLargeLimits(t *testing.T) {
 			continue
 		}
 		r, now := arith.Of(rule), limittest.Start.UnixNano()
-		resumed := func(s State, full bool) State {
+		resumed := func(s State) State {
 			next := newState(rule, now, 0)
-			next.Resume(r, now, s.Trace(r, now, 1, full), false)
+			next.Resume(r, now, s.Trace(r, now, 1), false)
 			return next
 		}
 		s := newState(rule, now, 0)
@@ -151,11 +151,11 @@ func TestTraceOfLargeLimits(t *testing.T) {
 			}
 		}
 		for range 20 { // rounded at random it would have room in half of them
-			if again := resumed(s, true); again.Fits(r, now, 1) {
+			if again := resumed(s); again.Fits(r, now, 1) {
 				t.Fatalf("%v: used up, and has room again", rule)
 			}
 		}
-		again := resumed(s, true)
+		again := resumed(s)
 		for at := now; at < now+int64(r.Horizon()); at += int64(r.Horizon()) / 37 {
 			a, b := newState(rule, now, 0), newState(rule, now, 0)
 			clone(a, again)
@@ -171,7 +171,7 @@ func TestTraceOfLargeLimits(t *testing.T) {
 		for range runs {
 			s := newState(rule, now, 0)
 			s.Book(r, now, r.Limit/7, r.Limit/7, 1)
-			off := float64(usedAt(resumed(s, false), r, now) - r.Limit/7)
+			off := float64(usedAt(resumed(s), r, now) - r.Limit/7)
 			if off > step || off < -step {
 				t.Fatalf("%v: %v units more than %d", rule, off, r.Limit/7)
 			}
@@ -195,7 +195,7 @@ func TestTraceAfterEachUnit(t *testing.T) {
 			for ; n < 2*lim && s.Fits(r, now, 1); n++ {
 				s.Book(r, now, 1, 1, 1)
 				next := newState(rule, now, 0)
-				next.Resume(r, now, s.Trace(r, now, 1, !s.Fits(r, now, 1)), false)
+				next.Resume(r, now, s.Trace(r, now, 1), false)
 				s = next
 			}
 			// From 8,192 units on a random walk in steps of four units, five deviations.
@@ -217,7 +217,7 @@ func TestTraceThatHasWrapped(t *testing.T) {
 		r, now := arith.Of(rule), limittest.Start.UnixNano()
 		s := newState(rule, now, 0)
 		s.Book(r, now, 10, 10, 1)
-		trace := s.Trace(r, now, 1, true)
+		trace := s.Trace(r, now, 1)
 		counts, looks := 0, 0
 		for at := now + int64(time.Second); at < now+int64(time.Hour); at += int64(100*time.Millisecond) + 12_345 {
 			if looks++; trace.ShareLeft(rule, at) != 0 {
@@ -238,7 +238,7 @@ func TestTraceAndClocks(t *testing.T) {
 		for _, moved := range []int64{-int64(r.Width) / 5, 0, int64(r.Width) / 2} {
 			s := newState(rule, now, off)
 			s.Book(r, now, 4, 4, 1)
-			trace := s.Trace(r, now, 1, false)
+			trace := s.Trace(r, now, 1)
 			next := newState(rule, now, off+moved).(*Window)
 			next.Resume(r, now, trace, false)
 			if id, want := next.list[0].id, s.(*Window).cur; id != min(want, next.cur) {
@@ -263,7 +263,7 @@ func TestTraceDoesNotDrift(t *testing.T) {
 				for range 600 {
 					now += rng.Int64N(2*gap) * int64(time.Second)
 					if rng.Int64N(every) == 0 {
-						trace := s.Trace(r, now, 1, !s.Fits(r, now, 1))
+						trace := s.Trace(r, now, 1)
 						now += rng.Int64N(gap) * int64(time.Second)
 						if s = newState(rule, now, 0); trace.ShareLeft(rule, now) > 0 {
 							s.Resume(r, now, trace, false)
@@ -313,7 +313,7 @@ func TestResumeOfABucketGivesBackWhatItTook(t *testing.T) {
 			for range taken {
 				f.Book(r, now, 1, 1, 1)
 			}
-			f.Resume(r, now, f.Trace(r, now, 1, false), false)
+			f.Resume(r, now, f.Trace(r, now, 1), false)
 			if n, _ := f.Units(); taken > 0 && n != taken {
 				t.Errorf("%v: %d of %d units are there", rule, n, taken)
 			}

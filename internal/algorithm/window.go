@@ -38,11 +38,10 @@ type Window struct {
 	late       bool      // units were refunded: until an answer the times of last units may be too late
 }
 
-// Begin makes w, which must be zero, an empty window. off is how far Redis' clock is ahead; sure
-// says that it was measured.
-func (w *Window) Begin(r *arith.Rule, now, off int64, sure bool) {
-	w.off, w.sure, w.multiplier = off, sure, 1
-	w.cur = r.Index(now + off)
+// Begin makes w, which must be zero, an empty window.
+func (w *Window) Begin(r *arith.Rule, now int64, clock Clock) {
+	w.off, w.sure, w.multiplier = clock.Off, clock.Sure, 1
+	w.cur = r.Index(now + w.off)
 	w.list = w.room[:0]
 }
 
@@ -220,10 +219,10 @@ func (w *Window) Lease(r *arith.Rule, _ int64) (level arith.Span, until int64) {
 // grant.
 func (w *Window) Spend(r *arith.Rule, _, last, n int64, _ arith.Span) { w.Book(r, last, n, n, 1) }
 
-// Refund subtracts up to n units, from the newest buckets first. It returns by how many fewer units
-// count now, how many were subtracted, and how many of these will never be reported to Redis. Units
-// of the oldest bucket may count only in part, so back may be less than taken.
-func (w *Window) Refund(r *arith.Rule, now, n, multiplier int64, _, _ arith.Span, _ bool) (back, taken, withdrawn int64) {
+// Refund subtracts units, see [State], from the newest buckets first. Units of the oldest bucket may
+// count only in part, so back may be less than taken.
+func (w *Window) Refund(r *arith.Rule, now, multiplier int64, d Refund) (back, taken, withdrawn int64) {
+	n := d.Units
 	for i := len(w.list) - 1; i >= 0 && taken < n; i-- {
 		b := &w.list[i]
 		before := w.still(r, now, b, b.count(1))

@@ -25,7 +25,7 @@ func (w *Window) Follow(r *arith.Rule, now, last, multiplier int64, clock Clock)
 	if !w.sure && last != math.MinInt64 {
 		now = min(now, last)
 	}
-	if w.rebase(r, now, clock.Off, clock.Slack, clock.Sure) {
+	if w.rebase(r, now, clock) {
 		w.sum(r, multiplier)
 	}
 }
@@ -35,21 +35,21 @@ func (w *Window) Follow(r *arith.Rule, now, last, multiplier int64, clock Clock)
 // The first reading replaces a guess. What was counted until then keeps its age and gets other IDs.
 // After that the IDs are right, because Redis knows the buckets by them. If the offset changes
 // then, the ages were wrong: our clock stood still or was set, or Redis' clock was. The next roll
-// makes up for missed time. If the newest bucket begins ahead of now by more than slack, the window
+// makes up for missed time. If the newest bucket begins ahead of now by more than the slack, the window
 // goes back, and the units of later buckets count in the current one, as they do in Redis.
 //
 // If the window uses a guess, its newest bucket must be that of now. The caller must call sum if
 // rebase returns true.
-func (w *Window) rebase(r *arith.Rule, now, off, slack int64, sure bool) (moved bool) {
-	ahead := off - w.off
+func (w *Window) rebase(r *arith.Rule, now int64, clock Clock) (moved bool) {
+	ahead := clock.Off - w.off
 	first := !w.sure
-	w.off, w.sure = off, sure
+	w.off, w.sure = clock.Off, clock.Sure
 	switch {
 	case first:
 		w.move(r, r, now, ahead)
 		return true
-	case r.Ends(w.cur-1)-(now+off) > slack && r.Index(now+off) < w.cur-w.early(r):
-		w.retreat(r, r.Index(now+off), now)
+	case r.Ends(w.cur-1)-(now+w.off) > clock.Slack && r.Index(now+w.off) < w.cur-w.early(r):
+		w.retreat(r, r.Index(now+w.off), now)
 		return true
 	}
 	return false
@@ -89,7 +89,7 @@ func (w *Window) agree(r *arith.Rule, a report.Answer) {
 // right from now on, see rebase.
 func (w *Window) read(r *arith.Rule, at, server int64) {
 	if !w.sure {
-		w.rebase(r, at, server-at, 0, true)
+		w.rebase(r, at, Clock{Off: server - at, Sure: true})
 		w.moved = false
 	}
 }

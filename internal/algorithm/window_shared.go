@@ -147,7 +147,7 @@ func (w *Window) Settle(r *arith.Rule, a report.Answer, multiplier int64) (s Set
 	s.OtherClock = w.sure && a.Now+w.off-a.ServerNow > a.Slack+2*a.ClockSlack+ClockStep
 	w.agree(r, a)
 	w.late = w.late && !a.Older // an answer of an older generation says nothing about the units that we know
-	s.Lost, s.Earlier, s.Expired = w.settle(r, a.Buckets, w.serverBucket(r, a), a.Floor, multiplier)
+	s.Lost, s.Earlier, s.Expired = w.settle(r, a, multiplier)
 	comparable := int64(r.Width) > a.Slack
 	s.Lost = s.Lost && comparable
 	s.Earlier = s.Earlier && comparable && r.Kept > 0 // a fixed window ends as a whole
@@ -171,10 +171,9 @@ func (w *Window) serverBucket(r *arith.Rule, a report.Answer) int64 {
 	return id
 }
 
-// settle applies the buckets of Redis; serverCur is its current bucket. As with a leaky bucket, if
-// floor is set, what we knew and had sent is a lower bound of the true state, and an answer below
-// it is a sign of lost data.
-func (w *Window) settle(r *arith.Rule, buckets []report.Bucket, serverCur int64, floor bool, multiplier int64) (lost, earlier bool, expired int64) {
+// settle applies the buckets of an answer.
+func (w *Window) settle(r *arith.Rule, a report.Answer, multiplier int64) (lost, earlier bool, expired int64) {
+	serverCur := w.serverBucket(r, a)
 	expired = w.advance(r, serverCur, multiplier)
 	moved := w.moved
 	w.moved = false
@@ -185,11 +184,11 @@ func (w *Window) settle(r *arith.Rule, buckets []report.Bucket, serverCur int64,
 	}
 	least, knew := both[:r.Kept+1], both[r.Kept+1:]
 	w.forgetKnown(least, knew)
-	w.take(r, buckets) // from here on known is what Redis says
+	w.take(r, a.Buckets) // from here on known is what Redis says
 	w.bookedEarlier(least)
 	behind := w.cur - serverCur // by how many buckets Redis is behind
 	joined := behind > 0 && behind <= int64(r.Kept) && w.bookedAtPresent(r, least, behind)
-	if !floor || moved || behind > int64(r.Kept) { // a fixed window does not have Redis' bucket any more
+	if !a.Floor || moved || behind > int64(r.Kept) { // a fixed window does not have Redis' bucket any more
 		clear(least)
 	}
 	for i := range w.list {
@@ -209,7 +208,7 @@ func (w *Window) settle(r *arith.Rule, buckets []report.Bucket, serverCur int64,
 		b.known = max(b.known, is)
 	}
 	w.late = false
-	earlier = w.noteTimes(r, buckets)
+	earlier = w.noteTimes(r, a.Buckets)
 	w.DropSent(r, multiplier)
 	w.shrink()
 	return lost, earlier, expired

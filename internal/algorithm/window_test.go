@@ -14,7 +14,7 @@ func TestWindowsHaveNoEmptyBuckets(t *testing.T) {
 	r, now := arith.Of(windowRule(t, 1000, 10*time.Second, 10)), int64(1e15)
 	second := int64(time.Second)
 	w := new(Window)
-	w.Begin(r, now, 0, true)
+	w.Begin(r, now, Clock{Sure: true})
 	ids := func(what string, want ...int64) {
 		t.Helper()
 		var is []int64
@@ -30,10 +30,10 @@ func TestWindowsHaveNoEmptyBuckets(t *testing.T) {
 		w.Book(r, now+at*second, 5, 5, 1)
 	}
 	ids("three", 0, 2, 3)
-	w.Refund(r, now+3*second, 7, 1, arith.Span{}, arith.Span{}, true)
+	w.Refund(r, now+3*second, 1, Refund{Units: 7, Reported: true})
 	ids("handed back", 0, 2)
 	w.Collect(r)
-	w.Refund(r, now+3*second, 3, 1, arith.Span{}, arith.Span{}, true)
+	w.Refund(r, now+3*second, 1, Refund{Units: 3, Reported: true})
 	w.DropSent(r, 1)
 	ids("what was sent is reset, but not what was handed back", 2)
 	w.Settle(r, report.Answer{State: report.State{Buckets: []report.Bucket{{ID: now/second + 1, Units: 4}, {ID: now/second - 20, Units: 4}, {ID: now / second}}}, Now: now, ServerNow: now, Floor: true}, 1)
@@ -52,7 +52,7 @@ func TestWindowsHaveNoEmptyBuckets(t *testing.T) {
 func TestOldestBucketIsMultiplied(t *testing.T) {
 	r, now := arith.Of(windowRule(t, 30, 10*time.Second, 10)), int64(1e15)
 	w := new(Window)
-	w.Begin(r, now, 0, true)
+	w.Begin(r, now, Clock{Sure: true})
 	w.Book(r, now+int64(time.Second/2), 5, 5, 1)
 	w.SetMultiplier(r, now, 1, 4)
 	for _, later := range []time.Duration{time.Second / 2, 5 * time.Second, 10 * time.Second} { // the last: none has left yet
@@ -71,7 +71,7 @@ func TestSetAfterTheClockWentBack(t *testing.T) {
 	r, now := arith.Of(windowRule(t, 1000, 10*time.Second, 10)), int64(1e15)
 	second := int64(time.Second)
 	w := new(Window)
-	w.Begin(r, now, 0, true)
+	w.Begin(r, now, Clock{Sure: true})
 	state := func(id, units int64) report.State {
 		return report.State{Buckets: []report.Bucket{{ID: id, Units: units}}}
 	}

@@ -3,6 +3,7 @@ package counter
 import (
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/algorithm"
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -16,10 +17,11 @@ func (c *Counter) TakeAtMost(now, n int64, rule *limit.Rule) (granted int64, res
 	if now, ok = c.enter(now, rule); !ok {
 		return 0, res, false
 	}
-	c.decideLocked(now, 0, false) // moves a window on to now
-	if granted = min(n, c.roomLocked(now)); granted > 0 && !c.judgeLocked(now, granted, true) {
+	c.rollLocked(now)
+	if granted = min(n, c.roomLocked(now)); granted > 0 && !c.judgeLocked(now, granted) {
 		granted = 0
 	}
+	c.bookLocked(now, granted)
 	// If nothing could be granted, RetryAfter is that of one unit.
 	res = c.answerLocked(now, min(n, 1), granted > 0 || n == 0)
 	c.unlockAndNote()
@@ -36,7 +38,7 @@ func (c *Counter) roomLocked(now int64) int64 {
 		return c.rule().Limit
 	}
 	room := c.describeLocked(now, 0, true).Remaining
-	if room == 0 && w > 1 && c.decideLocked(now, 1, false) {
+	if room == 0 && w > 1 && c.decideLocked(now, 1) {
 		return 1 // the multiplier of a single unit is capped, see arith.Rule.Multiplied
 	}
 	return room
@@ -51,7 +53,7 @@ func (c *Counter) Refund(now, n int64, rule *limit.Rule) (back, taken int64, ok 
 	}
 	owed := c.oweLocked(n)
 	n -= owed
-	back, taken = c.returnLocked(now, n, c.rule().Cost(n), !c.fullLocked(now))
+	back, taken = c.returnLocked(now, algorithm.Refund{Units: n, Cost: c.rule().Cost(n), Reported: !c.fullLocked(now)})
 	c.loweredLocked(now)
 	c.unlockAndNote()
 	return back + owed, taken + owed, true
@@ -112,14 +114,14 @@ func (c *Counter) chargeLocked(now, n int64) {
 	}
 }
 
-// returnLocked subtracts n units, which take cost to leak from a leaky bucket. Units that were
-// reported to Redis are subtracted only if reported is set.
-func (c *Counter) returnLocked(now, n int64, cost arith.Span, reported bool) (back, taken int64) {
+// returnLocked subtracts units, but does not free what waiting bookings need.
+func (c *Counter) returnLocked(now int64, d algorithm.Refund) (back, taken int64) {
 	if c.history != nil && !c.hasReturns() {
 		c.history.backGen = c.gen()
 	}
 	c.rollLocked(now)
-	back, taken, withdrawn := c.state().Refund(c.rule(), now, n, modeMultiplier(c.mode()), cost, c.leastLocked(now), reported && c.link() != nil)
+	d.Least, d.Reported = c.leastLocked(now), d.Reported && c.link() != nil
+	back, taken, withdrawn := c.state().Refund(c.rule(), now, modeMultiplier(c.mode()), d)
 	if back > 0 {
 		c.notice = nil // there is room
 	}
@@ -174,7 +176,7 @@ func (c *Counter) renewLocked(now int64, a report.Answer) (wake bool) {
 	c.note(voided, c.is(inFlight))
 	h.gen, h.serverNow, h.witness, h.clockGap = a.Gen, a.ServerNow, a.At+int64(c.rule().Horizon()), c.currentClockGap()
 	c.born, c.freshAt = a.Born, max(c.freshAt, a.At)
-	c.lateLocked(a.Late, false)
+	c.lateLocked(a.Late)
 	c.mark(outdated) // a reset is no exchange that measures the clock
 	c.rollLocked(now)
 	a.Now, a.ClockSlack = now, c.part.slack.Load()

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/algorithm"
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -13,13 +14,14 @@ import (
 // New returns a counter of a key. hash is what the index has it under. If link is nil, nothing is
 // shared. If group is nil, the counter grants no leases.
 func New(key string, rule *limit.Rule, hash uint64, link *Link, group *Group, now int64) *Counter {
-	part, off, sure := (*Part)(nil), int64(0), true
+	part, clock := (*Part)(nil), algorithm.Clock{Sure: true}
 	if link != nil {
-		part, off, sure = link.partOf(key)
+		part = link.partOf(key)
+		clock = part.reading()
 	} else if group != nil && arith.Of(rule).Calendar != nil {
-		off = group.wall.Load()
+		clock.Off = group.wall.Load()
 	}
-	c := newCounter(rule, now, off, sure)
+	c := newCounter(rule, now, clock)
 	c.hash, c.group, c.part, c.last, c.born = hash, group, part, math.MinInt64, noAnswer
 	c.key, c.hashed = KeyOf(key)
 	if !c.hashed {
@@ -59,8 +61,9 @@ func (c *Counter) Check(now, n int64, rule *limit.Rule) (allowed bool, src limit
 	if now, ok = c.enter(now, rule); !ok {
 		return false, 0, false
 	}
-	allowed = c.judgeLocked(now, n, true)
-	if !allowed && n == 1 {
+	if allowed = c.judgeLocked(now, n); allowed {
+		c.bookLocked(now, n)
+	} else if n == 1 {
 		c.refusedLocked(now)
 	}
 	if src = c.sourceLocked(); !allowed && c.notice != nil {
@@ -76,7 +79,10 @@ func (c *Counter) Ask(now, n int64, rule *limit.Rule, book bool) (res limit.Resu
 	if now, ok = c.enter(now, rule); !ok {
 		return res, false
 	}
-	allowed := c.judgeLocked(now, n, book)
+	allowed := c.judgeLocked(now, n)
+	if allowed && book {
+		c.bookLocked(now, n)
+	}
 	res = decision.Judged(rule, c.answerLocked(now, n, allowed))
 	if !allowed && n == 1 {
 		c.refusedLocked(now)
@@ -92,7 +98,7 @@ func (c *Counter) Refuses(now, n int64, rule *limit.Rule) (res limit.Result, ref
 	if now, ok = c.enter(now, rule); !ok {
 		return res, false, false
 	}
-	if c.is(quarantined) || modeDegraded(c.part.mode.Load()) || c.judgeLocked(now, n, false) {
+	if c.is(quarantined) || modeDegraded(c.part.mode.Load()) || c.judgeLocked(now, n) {
 		c.unlock()
 		return res, false, true
 	}
@@ -187,8 +193,8 @@ func (c *Counter) adoptLocked(rule *limit.Rule, now int64) {
 	}
 }
 
-// decideLocked admits or refuses n units, and books them if admitted.
-func (c *Counter) decideLocked(now, n int64, book bool) bool {
+// decideLocked reports whether n units are admitted. It moves a window on to now.
+func (c *Counter) decideLocked(now, n int64) bool {
 	r, w := c.rule(), modeMultiplier(c.mode())
 	c.rollLocked(now)
 	switch {
@@ -197,11 +203,7 @@ func (c *Counter) decideLocked(now, n int64, book bool) bool {
 	case n > r.Limit, w < 0:
 		return false
 	}
-	allowed := w == MultiplierOpen || c.state().Fits(r, now, r.Multiplied(n, w))
-	if allowed && book {
-		c.bookLocked(now, n)
-	}
-	return allowed
+	return w == MultiplierOpen || c.state().Fits(r, now, r.Multiplied(n, w))
 }
 
 // describeLocked returns the whole answer to a check for n units at now.
@@ -217,9 +219,8 @@ func (c *Counter) describeLocked(now, n int64, allowed bool) (res limit.Result) 
 
 // judgeLocked is decideLocked for a check that obeys notices. Reservations and waiters do not obey
 // them.
-func (c *Counter) judgeLocked(now, n int64, book bool) (allowed bool) {
-	bound := c.notice != nil && n > 0 && c.noticeLocked(now) != nil
-	return c.decideLocked(now, n, book && !bound) && !bound
+func (c *Counter) judgeLocked(now, n int64) (allowed bool) {
+	return c.decideLocked(now, n) && (c.notice == nil || n == 0 || c.noticeLocked(now) == nil)
 }
 
 // answerLocked is describeLocked for a check that judgeLocked has decided.
@@ -244,7 +245,7 @@ func (c *Counter) answerLocked(now, n int64, allowed bool) (res limit.Result) {
 // refusalSourceLocked returns the source of a refusal of n units. It is a notice if c would admit
 // them without it.
 func (c *Counter) refusalSourceLocked(now, n int64) limit.Source {
-	if c.notice != nil && c.noticeLocked(now) != nil && c.decideLocked(now, n, false) {
+	if c.notice != nil && c.noticeLocked(now) != nil && c.decideLocked(now, n) {
 		return limit.SourceNotice
 	}
 	return c.sourceLocked()
@@ -260,7 +261,6 @@ func (c *Counter) refusedLocked(now int64) {
 	until, fits := now+refuseFor, int64(math.MaxInt64)
 	switch alone := c.notice != nil && c.refusalSourceLocked(now, 1) == limit.SourceNotice; {
 	case alone:
-		c.mark(byNotice)
 		fits = c.notice.until
 	case w >= 0 && r.Limit > 0:
 		if c.part != nil {

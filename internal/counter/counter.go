@@ -117,7 +117,6 @@ const (
 	retryPlanned                   // quarantined, and a new attempt is planned
 	voided                         // what is in flight was sent before a reset that this node knows of
 	denied                         // the latest check was refused by what Redis has answered
-	byNotice                       // the refusal that is about to be granted as a lease is due to a notice
 	hurried                        // the next urgent report does not linger: other nodes may start at the same instant
 	held                           // the policy of the index holds it
 	revoked                        // no lease is granted before the next call of the counter, see Revoke

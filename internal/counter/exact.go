@@ -68,7 +68,7 @@ func (c *Counter) learnLocked(recv int64, a report.Answer) (out Outcome, applied
 		}
 	default:
 		was := c.freshAt
-		if out = c.answeredLocked(recv, a, false); c.unsyncedUnits() > 0 {
+		if out = c.answeredLocked(recv, a); c.unsyncedUnits() > 0 {
 			c.freshAt = was // their report is due by it
 		}
 	}
@@ -149,7 +149,7 @@ func (c *Counter) catchUpLocked(now, server int64, out Outcome) Outcome {
 	}
 	if u.owed > 0 {
 		c.withHistory() // backGen matters
-		_, taken := c.returnLocked(now, u.owed, c.rule().Cost(u.owed), !c.fullLocked(now))
+		_, taken := c.returnLocked(now, algorithm.Refund{Units: u.owed, Cost: c.rule().Cost(u.owed), Reported: !c.fullLocked(now)})
 		c.history.backGen = min(c.history.backGen, u.gen)
 		c.link().Unreturned.Add(u.owed - taken)
 		c.loweredLocked(now)

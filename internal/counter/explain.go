@@ -25,7 +25,7 @@ func (c *Counter) Explain(now int64) (e Explanation, ok bool) {
 		c.followModeLocked()
 	}
 	c.rollLocked(now)
-	e.Result = c.answerLocked(now, 1, c.judgeLocked(now, 1, false))
+	e.Result = c.answerLocked(now, 1, c.judgeLocked(now, 1))
 	if c.link() == nil {
 		return e, true
 	}

@@ -95,10 +95,8 @@ func (c *Counter) Retention(now int64) Retention {
 func (c *Counter) Share(now int64) int {
 	c.lock(now)
 	defer c.unlock()
-	r := c.rule()
 	now = max(now, c.last)
-	_, denies := c.state().Usage(r, now)
-	return c.state().Trace(r, now, modeMultiplier(c.mode()), denies).ShareLeft(c.Rule(), now)
+	return c.state().Trace(c.rule(), now, modeMultiplier(c.mode())).ShareLeft(c.Rule(), now)
 }
 
 // isUsedLocked reports whether c was asked since the last Offer. A refusal by a lease leaves no
@@ -160,9 +158,7 @@ func (c *Counter) Drop(most Retention, now int64) (d Dropped, ok bool) {
 	c.revokeLocked(now)
 	c.drainLocked(now)
 	if d.Rule = c.Rule(); d.Retention > Idle {
-		now, r := max(now, c.last), c.rule()
-		_, denies := c.state().Usage(r, now)
-		d.Trace = c.state().Trace(r, now, modeMultiplier(c.mode()), denies)
+		d.Trace = c.state().Trace(c.rule(), max(now, c.last), modeMultiplier(c.mode()))
 	}
 	if l := c.link(); l != nil {
 		l.Unreported.Add(c.pendUnits())

@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"github.com/hybridlimit/hybridlimit/internal/algorithm"
-	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // A counter that is not locked has granted a lease to its entry, if it can. Locking it revokes the
@@ -72,7 +71,6 @@ func (c *Counter) unlockAndNote() {
 // revokeLocked ends the lease and adds to c what the lease has admitted.
 func (c *Counter) revokeLocked(now int64) {
 	c.refusesUntil = 0
-	c.unmark(byNotice)
 	granted := uint32(c.granted)
 	if granted == 0 {
 		return
@@ -122,8 +120,8 @@ func (c *Counter) grantLocked() {
 		}
 	}
 	r, src := c.latestRule.Load(), c.sourceLocked()
-	if c.is(byNotice) {
-		src = limit.SourceNotice
+	if c.refusesUntil != 0 && c.notice != nil {
+		src = c.refusalSourceLocked(c.last, 1)
 	}
 	l := e.lease.Load()
 	if !l.fits(r, c.last, src, epoch, made) {

@@ -103,6 +103,16 @@ func (p *Part) latest() (off int64, sure bool) {
 	return off + max(p.slack.Load()-int64(time.Microsecond), 0), sure
 }
 
+// reading returns what is known of Redis' clock: the most by which it may be ahead of ours, which is a guess until
+// the shard has answered.
+func (p *Part) reading() (k algorithm.Clock) {
+	if k.Off, k.Sure = p.latest(); !k.Sure {
+		k.Off = p.link.guess()
+	}
+	k.Slack = p.slack.Load()
+	return k
+}
+
 // SetMode sets the multiplier of a unit from now on (1; N; [MultiplierOpen]; [MultiplierClosed])
 // and whether answers are marked as degraded.
 func (p *Part) SetMode(multiplier int64, degraded bool) {
@@ -205,18 +215,11 @@ func (l *Link) SetFallback(multiplier int64) { l.fallback.Store(packMode(multipl
 // time in which the capacity leaks; negative: no debt. Call it before the first check.
 func (l *Link) SetMaxDebt(d time.Duration) { l.maxDebt = d }
 
-// partOf returns the part for the shard of a key, and the most by which the clock of that shard may
-// be ahead: a guess until the shard has answered.
-func (l *Link) partOf(key string) (p *Part, off int64, sure bool) {
-	p = l.Part(l.shardOf(key))
-	if off, sure = p.latest(); !sure {
-		off = l.guess()
-	}
-	return p, off, sure
-}
+// partOf returns the part for the shard of a key.
+func (l *Link) partOf(key string) *Part { return l.Part(l.shardOf(key)) }
 
 // Degraded reports whether the shard of a key is in an outage.
-func (l *Link) Degraded(key string) bool { return modeDegraded(l.Part(l.shardOf(key)).mode.Load()) }
+func (l *Link) Degraded(key string) bool { return modeDegraded(l.partOf(key).mode.Load()) }
 
 // SetLag sets by how many ns the clock of the checks is behind a clock that never stops. Only
 // changes of it matter: an increase means that the clock of the checks stood still.

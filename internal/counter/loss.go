@@ -32,11 +32,10 @@ func (c *Counter) countLocked(a *report.Answer) (theirs, ours bool) {
 	return theirs, c.gen() >= a.Gen || c.born >= a.Gen
 }
 
-// compareLocked applies the numbers of an answer. If floor is set, what c knew and has sent is a lower bound
-// of what Redis should have. It reports whether Redis has lost something that was not noticed before, and has
+// compareLocked applies the numbers of an answer. It reports whether Redis has lost something that was not noticed before, and has
 // the next report restore what is missing.
-func (c *Counter) compareLocked(now int64, a report.Answer, floor bool) (lost bool) {
-	s := c.settleLocked(now, a, floor)
+func (c *Counter) compareLocked(now int64, a report.Answer) (lost bool) {
+	s := c.settleLocked(now, a)
 	lost = s.Lost && !c.is(restoring) // as long as what Redis lacks was not sent to it, each answer lacks it
 	// If Redis has lost a reset, each node that knows of the reset must report it at once. Otherwise
 	// others book on top of what the reset has cleared, and the two cannot be separated any more.
@@ -60,9 +59,9 @@ func (c *Counter) knowLocked(a report.Answer, theirs, ours bool) {
 }
 
 // settleLocked applies the state of the key in Redis.
-func (c *Counter) settleLocked(now int64, a report.Answer, floor bool) algorithm.Settled {
+func (c *Counter) settleLocked(now int64, a report.Answer) algorithm.Settled {
 	r, w := c.rule(), modeMultiplier(c.mode())
-	a.Now, a.ClockSlack, a.Floor, a.Older = now, c.part.slack.Load(), floor, a.Gen < c.gen()
+	a.Now, a.ClockSlack, a.Older = now, c.part.slack.Load(), a.Gen < c.gen()
 	f := c.leaky()
 	if f == nil {
 		c.rollLocked(now)
@@ -86,7 +85,10 @@ func (c *Counter) settleLocked(now int64, a report.Answer, floor bool) algorithm
 	if s.Forgotten { // Redis would have forgiven more if it had known what it forgot
 		f.ForgiveKnown(r, debt, r.Add(c.ceilingLocked(a.At, c.link().maxDebt), arith.Span{NS: a.At}), a, w)
 	}
-	c.lateLocked(a.Late, s.Below)
+	late := c.lateMicros
+	if c.lateLocked(a.Late); s.Below { // the level before stays in use, and so does its error
+		c.lateMicros = max(c.lateMicros, late)
+	}
 	c.correctedLocked(was, a.Slack)
 	f.CapMultiplied(r, now, w)
 	return s
@@ -101,14 +103,9 @@ func (c *Counter) forgetRecalledLocked() {
 }
 
 // lateLocked records by how much, in ns, the known level may be too late: the next answer may be
-// that much below it although no data is lost. If stands is set, the earlier level stays in use,
-// and so does its error.
-func (c *Counter) lateLocked(late int64, stands bool) {
-	micros := uint32(min(max(late, 0)/int64(time.Microsecond)+1, math.MaxUint32))
-	if stands {
-		micros = max(micros, c.lateMicros)
-	}
-	c.lateMicros = micros
+// that much below it although no data is lost.
+func (c *Counter) lateLocked(late int64) {
+	c.lateMicros = uint32(min(max(late, 0)/int64(time.Microsecond)+1, math.MaxUint32))
 }
 
 // repairKnownLocked lowers the known level of a leaky bucket in two cases: our clock has stood

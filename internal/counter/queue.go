@@ -72,7 +72,7 @@ func (c *Counter) pushUrgentLocked(pending int64) (wake bool) {
 
 // mostDoublings is the upper bound of what setDoublingsLocked notes. So a counter enters the urgent
 // queue a few times before it is collected, however many units come.
-const mostDoublings = 1<<(16-doublings) - 1
+const mostDoublings = 7
 
 // setDoublingsLocked notes how often urgentAt can be doubled without exceeding the pending units.
 func (c *Counter) setDoublingsLocked(pending int64) {

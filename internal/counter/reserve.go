@@ -50,7 +50,7 @@ func (c *Counter) Reserve(now, n int64, rule *limit.Rule, terms Terms) (res limi
 }
 
 func (c *Counter) reserveLocked(now, n int64, terms Terms) (res limit.Result, booked bool) {
-	fits, ahead := c.decideLocked(now, n, false), c.leaky() != nil
+	fits, ahead := c.decideLocked(now, n), c.leaky() != nil
 	res = c.describeLocked(now, n, fits)
 	switch {
 	case n == 0:
@@ -115,8 +115,7 @@ func (c *Counter) estimateLocked(now, ahead, n int64) (wait int64) {
 	if rest > l {
 		windows, rest = windows+1, rest-l
 	}
-	fits := c.decideLocked(now, rest, false)
-	wait = int64(c.describeLocked(now, rest, fits).RetryAfter)
+	wait = int64(c.describeLocked(now, rest, c.decideLocked(now, rest)).RetryAfter)
 	c.claimLocked(claim)
 	if rule.Calendar != nil {
 		later := c.window().Later(rule, windows)
@@ -137,7 +136,7 @@ func (c *Counter) Cancel(now int64, rule *limit.Rule, b *Booking) (back, taken i
 		return 0, 0, false
 	}
 	if n, cost := c.toHandBackLocked(now, b); n > 0 {
-		back, taken = c.returnLocked(now, n, cost, true)
+		back, taken = c.returnLocked(now, algorithm.Refund{Units: n, Cost: cost, Reported: true})
 	}
 	if b.leaks && c.history != nil { // without a history there are no bookings to update
 		c.handedBackLocked(now, back)

@@ -35,13 +35,12 @@ type (
 	}
 )
 
-// newCounter returns a counter of the algorithm of a rule. off is how far Redis' clock is ahead, in
-// ns; sure says that it was measured.
-func newCounter(rule *limit.Rule, now, off int64, sure bool) (c *Counter) {
+// newCounter returns a counter of the algorithm of a rule.
+func newCounter(rule *limit.Rule, now int64, clock algorithm.Clock) (c *Counter) {
 	switch {
 	case algorithm.IsWindow(rule):
 		w := new(windowCounter)
-		w.window.Begin(arith.Of(rule), now, off, sure)
+		w.window.Begin(arith.Of(rule), now, clock)
 		c, w.counts = &w.Counter, windows
 	case rule.Algorithm() == limit.AlgorithmSlidingLog:
 		l := new(logCounter)
@@ -156,10 +155,7 @@ func (c *Counter) clock() (k algorithm.Clock) {
 	if p == nil {
 		return algorithm.Clock{Sure: true, Off: c.wallLocked()}
 	}
-	if k.Off, k.Sure = p.latest(); !k.Sure {
-		k.Off = p.link.guess()
-	}
-	k.Slack = p.slack.Load()
+	k = p.reading()
 	if k.WentBack = c.freshAt < p.backAt.Load(); k.WentBack {
 		k.BackTo = p.backTo.Load()
 	}

@@ -102,18 +102,17 @@ func (c *Counter) Report(now int64, restore bool, rep *report.Report) {
 func (c *Counter) Settle(now int64, a report.Answer) Outcome {
 	c.lock(now)
 	defer c.unlock()
-	before := c.is(voided) // what is in flight was sent before a reset that this node knows of
-	if c.since != 0 {      // what is left was admitted after the report was collected
+	if c.since != 0 { // what is left was admitted after the report was collected
 		c.since = max(c.since, a.At-a.Slack)
 	}
-	out := c.catchUpLocked(now, a.ServerNow, c.answeredLocked(now, a, before))
+	out := c.catchUpLocked(now, a.ServerNow, c.answeredLocked(now, a))
 	c.exchangeEndedLocked()
 	return out
 }
 
-// answeredLocked applies the state of the key in Redis. before: what is in flight was sent before a
-// reset that this node knows of.
-func (c *Counter) answeredLocked(now int64, a report.Answer, before bool) Outcome {
+// answeredLocked applies the state of the key in Redis.
+func (c *Counter) answeredLocked(now int64, a report.Answer) Outcome {
+	before := c.is(voided)
 	void := before && a.Gen < c.gen()
 	c.unmark(inFlight | quarantined | voided | hurried | denied)
 	if a.Restored && !void {
@@ -127,7 +126,7 @@ func (c *Counter) answeredLocked(now int64, a report.Answer, before bool) Outcom
 	theirs, ours := c.countLocked(&a)
 	// Redis may have booked a report from before a reset either before the reset or after it. So
 	// what we knew and have sent is no lower bound.
-	floor := ours && !(theirs && a.Converted) && !before
+	a.Floor = ours && !(theirs && a.Converted) && !before
 	if !theirs {
 		a.Level, a.Buckets = arith.Span{NS: math.MinInt64}, nil // empty since an unknown time
 	}
@@ -158,7 +157,7 @@ func (c *Counter) answeredLocked(now int64, a report.Answer, before bool) Outcom
 		c.mark(outdated)
 		return c.queueLocked(max(now, c.last), out)
 	}
-	out.Lost = c.compareLocked(max(now, c.last), a, floor)
+	out.Lost = c.compareLocked(max(now, c.last), a)
 	c.knowLocked(a, theirs, ours)
 	used := c.replica().KnownUnits(c.rule(), max(now, c.last))
 	out.Overshoot = max(used-c.rule().Limit, 0)

@@ -76,7 +76,7 @@ func decideTogether(list []Asked, checks []limit.Check, now int64, out []limit.R
 		rule := checks[a.Check].Rule
 		at := a.Counter.enterLocked(now, rule)
 		res := &out[a.Check]
-		if a.Counter.judgeLocked(at, a.total, false) {
+		if a.Counter.judgeLocked(at, a.total) {
 			*res = limit.Result{Allowed: true, Source: a.Counter.sourceLocked()}
 			continue
 		}
@@ -103,6 +103,9 @@ func decideTogether(list []Asked, checks []limit.Check, now int64, out []limit.R
 
 // bookLocked counts n units, whether they fit or not.
 func (c *Counter) bookLocked(now, n int64) {
+	if n == 0 {
+		return
+	}
 	w := modeMultiplier(c.mode())
 	c.state().Book(c.rule(), now, n, c.rule().Multiplied(n, w), w)
 	c.indebtLocked(n)

@@ -19,9 +19,9 @@ func traceOf(t testing.TB, rule *limit.Rule, n, now int64) algorithm.Trace {
 	t.Helper()
 	var w algorithm.Window
 	r := arith.Of(rule)
-	w.Begin(r, now, 0, true)
+	w.Begin(r, now, algorithm.Clock{Sure: true})
 	w.Book(r, now, n, n, 1)
-	return w.Trace(r, now, 1, n == rule.Limit())
+	return w.Trace(r, now, 1)
 }
 
 // checkMemory fails if the figures of a memory are not those of its places.

@@ -230,8 +230,8 @@ var callMutants = []mutant{
 		name:   "more-than-is-left",
 		breaks: "TakeAtMost grants the whole limit each time.",
 		at:     "internal/counter Counter.TakeAtMost",
-		old:    `granted > 0 && !c.judgeLocked(now, granted, true)`,
-		new:    `granted > 0 && !c.judgeLocked(now, 1, true)`,
+		old:    `granted > 0 && !c.judgeLocked(now, granted)`,
+		new:    `granted > 0 && !c.judgeLocked(now, 1)`,
 		by:     sim(300),
 	},
 	{
@@ -239,7 +239,7 @@ var callMutants = []mutant{
 		breaks: "More units of a leaky bucket are handed back than it holds.",
 		at:     "internal/algorithm LeakyBucket.Refund",
 		old:    `withdrawn = min(withdrawn, (held+hidden+w-1)/w)`,
-		new:    `withdrawn = min(withdrawn, n)`,
+		new:    `withdrawn = min(withdrawn, d.Units)`,
 		by:     local("TestRefund"),
 	},
 	{

@@ -135,7 +135,7 @@ var exactMutants = []mutant{
 		breaks: "A leaky bucket that keeps what was sent, without an answer, counts refunded units again.",
 		at:     "internal/algorithm LeakyBucket.KeepSent",
 		old:    `f.booked(r, 1)`,
-		new:    `f.Known`,
+		new:    `f.under().sent.plus(r, f.Known, 1)`,
 		by:     counters("TestBookedBeforeItBroke"),
 	},
 	{
@@ -166,8 +166,11 @@ var exactMutants = []mutant{
 		name:   "refuses-by-booking",
 		breaks: "The units of an exact call count twice: by the node and by Redis.",
 		at:     "internal/counter Counter.Refuses",
-		old:    `c.judgeLocked(now, n, false)`,
-		new:    `c.judgeLocked(now, n, true)`,
+		old:    `c.judgeLocked(now, n) {
+		c.unlock()`,
+		new:    `c.judgeLocked(now, n) {
+		c.bookLocked(now, n)
+		c.unlock()`,
 		by:     counters("TestRefuses"),
 	},
 	{

@@ -150,8 +150,8 @@ var clockMutants = []mutant{
 		name:   "a-new-window-goes-by-any-clock",
 		breaks: "On a Cluster a new window goes by the clock of another master until the reconciler has seen it.",
 		at:     "internal/counter Link.partOf",
-		old:    `p = l.Part(l.shardOf(key))`,
-		new:    `p = l.Part(l.shardOf(key) &^ 1)`,
+		old:    `l.Part(l.shardOf(key))`,
+		new:    `l.Part(l.shardOf(key) &^ 1)`,
 		by:     counters("TestNewWindowGoesByItsOwnMaster"),
 	},
 	{
@@ -221,9 +221,9 @@ var clockMutants = []mutant{
 	{
 		name:   "what-stands-is-not-late",
 		breaks: "What was known stands, its error is forgotten, and the next answer is taken for lost data.",
-		at:     "internal/counter Counter.lateLocked",
-		old:    `micros = max(micros, c.lateMicros)`,
-		new:    ``,
+		at:     "internal/counter Counter.settleLocked",
+		old:    `c.lateMicros = max(c.lateMicros, late)`,
+		new:    `_ = late`,
 		by:     counters("TestNoLossAfterASlowAnswer"),
 	},
 	{

@@ -149,8 +149,8 @@ var fleetMutants = []mutant{
 		name:   "flight-from-before-a-set-counts",
 		breaks: "A flight that Redis has booked before a Set, and whose answer was lost, is told again as if it had come after.",
 		at:     "internal/counter Counter.answeredLocked",
-		old:    `floor := ours && !(theirs && a.Converted) && !before`,
-		new:    `floor := ours && !(theirs && a.Converted)`,
+		old:    `a.Floor = ours && !(theirs && a.Converted) && !before`,
+		new:    `a.Floor = ours && !(theirs && a.Converted)`,
 		by:     counters("TestFlightFromBeforeASet"),
 	},
 	{

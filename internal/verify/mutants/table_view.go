@@ -5,9 +5,9 @@ var viewMutants = []mutant{
 	{
 		name:   "late-reply-lowers-a-funnel",
 		breaks: "An answer that knows less than the node does lowers its view.",
-		at:     "internal/algorithm LeakyBucket.settle",
-		old:    `tat = tat.Max(least)`,
-		new:    "",
+		at:     "internal/algorithm LeakyBucket.Settle",
+		old:    `f.Known = tat.Max(least)`,
+		new:    `f.Known = tat`,
 		by:     sim(300),
 	},
 	{
