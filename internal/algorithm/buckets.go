@@ -9,34 +9,35 @@ import (
 
 // bucket is a bucket of a window that is not empty.
 type bucket struct {
-	id    int64 // see [report.Bucket]
-	last  int64 // when the last unit came, ns after the bucket began
-	known int64 // Redis' total
-	sent  int64 // our units that were sent to Redis and are not acknowledged
-	pend  int64 // our units that were not sent yet
-
-	// Refunds of known and sent units. Those of pending ones are subtracted at once.
-	back     int64 // units that were not reported yet
-	sentBack int64 // units that were reported and are not acknowledged
+	id   int64 // see [report.Bucket]
+	last int64 // when the last unit came, ns after the bucket began
+	counts
 }
 
-// count returns how many units b counts as, with this multiplier for unacknowledged units. Refunds
-// are never subtracted from pending units.
+// counts are the parts of a bucket of a window: each is a number of units.
+type counts = parts[int64, int64, int64]
+
+// numbers computes with counts.
+type numbers struct{}
+
+func (numbers) plus(s, u, multiplier int64) int64 { return min(s+Times(u, multiplier), MaxUnits) }
+func (numbers) minus(s, b int64) int64            { return max(s-b, 0) }
+func (numbers) join(u, v int64) int64             { return min(u+v, MaxUnits) }
+func (numbers) both(b, c int64) int64             { return min(b+c, MaxUnits) }
+
+// count returns how many units b counts as, with this multiplier for unacknowledged units.
 func (b *bucket) count(multiplier int64) int64 {
 	if multiplier == 1 && b.back+b.sentBack == 0 {
 		return b.known + b.sent + b.pend // short enough to be inlined
 	}
-	return b.multiplied(multiplier)
+	return b.view(numbers{}, multiplier)
 }
 
-// multiplied is count for any multiplier.
-func (b *bucket) multiplied(multiplier int64) int64 {
-	n := max(b.known-b.sentBack, 0) + Times(b.sent, multiplier)
-	return min(max(n-b.back, 0)+Times(b.pend, multiplier), MaxUnits)
+// add adds the units of another bucket.
+func (b *bucket) add(c counts) {
+	m := numbers{}
+	b.counts = counts{m.join(b.known, c.known), m.both(b.sentBack, c.sentBack), m.join(b.sent, c.sent), m.both(b.back, c.back), m.join(b.pend, c.pend)}
 }
-
-// booked returns the total that Redis should have once it has booked what was sent.
-func (b *bucket) booked() int64 { return max(min(b.known+b.sent, MaxUnits)-b.sentBack, 0) }
 
 // find returns the index of a bucket, or where it would be.
 func (w *Window) find(id int64) (i int, found bool) {
@@ -73,7 +74,7 @@ func (w *Window) tidy(r *arith.Rule) (expired int64) {
 		if b.id < oldest {
 			expired += b.pend
 		}
-		return b.id < oldest || b.known+b.sent+b.pend+b.back+b.sentBack == 0
+		return b.id < oldest || b.counts == counts{}
 	})
 	w.pendUnits -= expired
 	return expired

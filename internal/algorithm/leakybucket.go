@@ -13,13 +13,11 @@ import (
 // theoretical arrival time, TAT, as the generic cell rate algorithm calls it.
 // The zero LeakyBucket is empty.
 //
-// For a shared bucket three parts are kept. Known is the TAT by Redis' last answer. sent and Pend
-// are this node's units since then, each with the TAT of a bucket that saw only them. Merging is
-// max-plus algebra: a run of units moves a TAT x to max(x + units·T, TAT of the run). That is exact
-// for one node, and never too low for several. Refunds are subtracted from the pending units first.
-// The rest is reported to Redis, and is subtracted from the known level until Redis has answered.
+// A shared bucket has parts, see parts: the known part is the TAT by Redis' last answer, and units have
+// the TAT of a bucket that saw only them. Their sum is max-plus algebra: a run of units moves a TAT x to
+// max(x + units·T, TAT of the run). That is exact for one node, and never too low for several.
 type LeakyBucket struct {
-	View  arith.Span // decides checks: (((Known − sentBack) ⊕ sent) − back) ⊕ Pend
+	View  arith.Span // decides checks, see parts.view
 	Pend  Run        // units that were not sent to Redis yet
 	Known arith.Span // TAT by Redis' last answer
 	rare  *rare      // nil: all its fields are 0
@@ -64,7 +62,7 @@ func (f *LeakyBucket) addToView(r *arith.Rule, at arith.Span, n, cost, multiplie
 
 // Unmultiplied returns when the bucket would be empty if each of its units counted once.
 func (f *LeakyBucket) Unmultiplied(r *arith.Rule) arith.Span {
-	return f.Pend.plus(r, f.reported(r, 1), 1)
+	return f.parts().view(levels{r}, 1)
 }
 
 // Describe returns the whole answer to a check, see [State].
@@ -127,7 +125,7 @@ func (f *LeakyBucket) Refund(r *arith.Rule, now, w int64, d Refund) (back, taken
 	if w != MultiplierOpen { // with MultiplierOpen pending units are not in the view
 		withdrawn = min(withdrawn, (held+hidden+w-1)/w)
 	}
-	if whole := r.Whole(cost); d.Reported && w == 1 && whole < withdrawn && !r.Sub(f.reported(r, 1), at).Less(r.Sub(cost, r.Cost(whole))) {
+	if whole := r.Whole(cost); d.Reported && w == 1 && whole < withdrawn && !r.Sub(f.parts().reported(levels{r}, 1), at).Less(r.Sub(cost, r.Cost(whole))) {
 		withdrawn = whole // the fraction of a unit is subtracted from reported units
 	}
 	multiplied := Times(withdrawn, w)
@@ -155,11 +153,11 @@ func (f *LeakyBucket) Refund(r *arith.Rule, now, w int64, d Refund) (back, taken
 	if known > 0 {
 		rest := r.Sub(Earlier(r.Cost(withdrawn+known), cost), r.Cost(withdrawn))
 		off = r.Add(off, rest)
-		top := f.booked(r, 1).Max(r.Add(at, r.Full))
-		a := f.under()
 		// Until: not less what is to be refunded already, because Redis may have booked more since.
-		a.back = a.back.plus(r, credit{rest, f.booked(r, 1), top})
-		f.put(a)
+		p := f.parts()
+		until := p.booked(levels{r}, 1)
+		p.back = levels{r}.both(p.back, credit{rest, until, until.Max(r.Add(at, r.Full))})
+		f.store(p)
 	}
 	f.View = r.Sub(f.View.Max(at), off).Max(at)
 	if w != MultiplierOpen {

@@ -12,10 +12,9 @@ import (
 // buckets have none of these most of the time, so it is taken from a pool when needed.
 type rare struct {
 	sent           Run
-	back, sentBack credit // refunds: not reported yet, and reported
-	debt, sentDebt int64  // units admitted in an outage: among the pending, and among the sent units
-	hidden, capped int64  // units that the cap has kept out of the view (see addToView), and the limit that capped
-	limit          int64  // the largest limit that was lowered while units were pending or sent; 0: none
+	back, sentBack credit
+	hidden, capped int64 // units that the cap has kept out of the view (see addToView), and the limit that capped
+	limit          int64 // the largest limit that was lowered while units were pending or sent; 0: none
 }
 
 var rarePool = sync.Pool{New: func() any { return new(rare) }}
@@ -68,38 +67,56 @@ func (c credit) at(r *arith.Rule, now int64) arith.Span {
 	return Earlier(c.span, r.Sub(c.until, arith.Span{NS: now}))
 }
 
-func (c credit) plus(r *arith.Rule, d credit) credit {
-	return credit{r.Add(c.span, d.span), c.until.Max(d.until), c.top.Max(d.top)}
-}
-
 // Run is a number of units, and the TAT of a bucket that saw only them.
 type Run struct {
 	Units int64
 	TAT   arith.Span
+	Debt  int64 // how many of the units were admitted in an outage
 }
 
-// plus merges p into the TAT x, each unit counting as w units.
-func (p Run) plus(r *arith.Rule, x arith.Span, w int64) arith.Span {
+// levels computes with the parts of a leaky bucket: what is counted is its TAT.
+type levels struct{ r *arith.Rule }
+
+func (m levels) plus(x arith.Span, p Run, w int64) arith.Span {
 	if p.Units == 0 {
 		return x
 	}
 	tat := p.TAT
 	if w > 1 {
 		// The exact multiplied TAT is not kept. This is never below it.
-		tat = r.Add(tat, r.Cost(Times(p.Units, w-1)))
+		tat = m.r.Add(tat, m.r.Cost(Times(p.Units, w-1)))
 	}
-	return r.Add(x, r.Cost(Times(p.Units, max(w, 1)))).Max(tat)
+	return m.r.Add(x, m.r.Cost(Times(p.Units, max(w, 1)))).Max(tat)
 }
 
-// join appends q to p: q's units came after p's, or at the same time.
-func (p Run) join(r *arith.Rule, q Run) Run {
-	if p.Units == 0 {
+func (m levels) minus(x arith.Span, c credit) arith.Span { return m.r.Sub(x, c.span) }
+
+func (m levels) join(p, q Run) Run {
+	switch {
+	case p.Units == 0:
 		return q
-	}
-	if q.Units == 0 {
+	case q.Units == 0:
 		return p
 	}
-	return Run{Units: min(p.Units+q.Units, MaxUnits), TAT: q.plus(r, p.TAT, 1)}
+	return Run{Units: min(p.Units+q.Units, MaxUnits), TAT: m.plus(p.TAT, q, 1), Debt: p.Debt + q.Debt}
+}
+
+func (m levels) both(c, d credit) credit {
+	return credit{m.r.Add(c.span, d.span), c.until.Max(d.until), c.top.Max(d.top)}
+}
+
+// leakyParts are the parts of a leaky bucket. They are stored in its fields, because most are empty.
+type leakyParts = parts[arith.Span, Run, credit]
+
+func (f *LeakyBucket) parts() *leakyParts {
+	a := f.under()
+	return &leakyParts{f.Known, a.sentBack, a.sent, a.back, f.Pend}
+}
+
+func (f *LeakyBucket) store(p *leakyParts) {
+	a := f.under()
+	f.Known, a.sentBack, a.sent, a.back, f.Pend = p.known, p.sentBack, p.sent, p.back, p.pend
+	f.put(a)
 }
 
 // Units returns the units that are not sent, and those that are sent and not acknowledged.
@@ -118,7 +135,7 @@ func (f *LeakyBucket) Lowered(from int64) {
 // run empty.
 func (f *LeakyBucket) Drained(r *arith.Rule, now int64) bool {
 	full := r.Full.Max(r.Cost(f.under().limit))
-	return f.Pend.plus(r, f.Known, 1).NS < now-int64(full.Ceil())
+	return levels{r}.plus(f.Known, f.Pend, 1).NS < now-int64(full.Ceil())
 }
 
 // Drain drops the pending units of a bucket that is drained, and returns how many. It is for
@@ -128,7 +145,6 @@ func (f *LeakyBucket) Drain(r *arith.Rule, now int64) (dropped int64) {
 		return 0
 	}
 	dropped, f.Pend = f.Pend.Units, Run{}
-	f.Indebt(0)
 	return dropped
 }
 
@@ -148,13 +164,7 @@ func (f *LeakyBucket) LowerKnown(ns int64) { f.Known.NS = max(f.Known.NS-ns, 0) 
 
 // Indebt notes that n more of the pending units were admitted in an outage. The debt is never more
 // than the pending units.
-func (f *LeakyBucket) Indebt(n int64) {
-	a := f.under()
-	if debt := min(a.debt+n, f.Pend.Units); debt != a.debt {
-		a.debt = debt
-		f.put(a)
-	}
-}
+func (f *LeakyBucket) Indebt(n int64) { f.Pend.Debt = min(f.Pend.Debt+n, f.Pend.Units) }
 
 // ForgiveLate drops units of an outage that would leak after end even in a bucket without other
 // units, and returns how many.
@@ -162,20 +172,20 @@ func (f *LeakyBucket) ForgiveLate(r *arith.Rule, end arith.Span) (n int64) {
 	if !end.Less(f.Pend.TAT) {
 		return 0
 	}
-	if n = min(r.Whole(r.Sub(f.Pend.TAT, end)), f.under().debt); n > 0 {
-		f.Pend = Run{f.Pend.Units - n, r.Sub(f.Pend.TAT, r.Cost(n))}
+	if n = min(r.Whole(r.Sub(f.Pend.TAT, end)), f.Pend.Debt); n > 0 {
+		f.Pend.Units, f.Pend.TAT = f.Pend.Units-n, r.Sub(f.Pend.TAT, r.Cost(n))
 		f.Indebt(0)
 	}
 	return n
 }
 
 // SentDebt returns how many of the sent units were admitted in an outage.
-func (f *LeakyBucket) SentDebt() int64 { return f.under().sentDebt }
+func (f *LeakyBucket) SentDebt() int64 { return f.under().sent.Debt }
 
 // Report writes what is sent, see [Replica].
 func (f *LeakyBucket) Report(r *arith.Rule, now, slack int64, rep *report.Report) {
 	a, at := f.under(), arith.Span{NS: now}
-	rep.Units, rep.Debt, rep.Back = a.sent.Units, a.sentDebt, a.sentBack.at(r, now)
+	rep.Units, rep.Debt, rep.Back = a.sent.Units, a.sent.Debt, a.sentBack.at(r, now)
 	if rep.Units > 0 {
 		rep.Ahead = r.Diff(a.sent.TAT, at)
 	}
@@ -197,9 +207,7 @@ func (f *LeakyBucket) KnownUnits(r *arith.Rule, now int64) int64 {
 // FullUntil reports whether one unit more than is known would overflow the bucket at now, and until
 // when.
 func (f *LeakyBucket) FullUntil(r *arith.Rule, now int64) (until int64, full bool) {
-	a := f.under()
-	known := r.Sub(f.Known, r.Add(a.sentBack.span, a.back.span))
-	until = int64(r.Sub(r.Add(known, r.Cost(1)), r.Full).Ceil())
+	until = int64(r.Sub(r.Add(f.parts().left(levels{r}), r.Cost(1)), r.Full).Ceil())
 	return until, until > now
 }
 
@@ -208,21 +216,25 @@ func (f *LeakyBucket) Blank(now int64) bool { return f.Known.NS <= now }
 
 // KeepSent makes sent units known, without an answer.
 func (f *LeakyBucket) KeepSent(r *arith.Rule, w int64) {
-	f.Known = f.booked(r, 1)
-	f.DropSent(r, w)
+	p := f.parts()
+	p.keepSent(levels{r})
+	f.store(p)
+	f.compose(r, w)
 }
 
 // KeepSentBack drops the refunds that were sent: their units go on counting.
 func (f *LeakyBucket) KeepSentBack(r *arith.Rule, w int64) {
 	a := f.under()
-	f.put(rare{sent: a.sent, back: a.back, debt: a.debt, sentDebt: a.sentDebt, limit: a.limit})
+	a.sentBack = credit{}
+	f.put(a)
 	f.compose(r, w)
 }
 
 // DropSent drops what was sent.
 func (f *LeakyBucket) DropSent(r *arith.Rule, w int64) {
-	a := f.under()
-	f.put(rare{back: a.back, debt: a.debt, limit: a.limit})
+	p := f.parts()
+	p.dropSent()
+	f.store(p)
 	f.compose(r, w)
 }
 
@@ -242,16 +254,16 @@ func (f *LeakyBucket) Forgive(r *arith.Rule, n int64) {
 
 // Collect makes all pending units sent units.
 func (f *LeakyBucket) Collect(r *arith.Rule) {
-	a := f.under()
-	f.put(rare{sent: a.sent.join(r, f.Pend), sentBack: a.sentBack.plus(r, a.back), sentDebt: a.sentDebt + a.debt, hidden: a.hidden, capped: a.capped, limit: a.limit})
-	f.Pend = Run{}
+	p := f.parts()
+	p.collect(levels{r})
+	f.store(p)
 }
 
 // GiveBack undoes Collect: Redis has refused what was sent.
 func (f *LeakyBucket) GiveBack(r *arith.Rule) (expired int64) {
-	a := f.under()
-	f.Pend = a.sent.join(r, f.Pend)
-	f.put(rare{back: a.sentBack.plus(r, a.back), debt: a.sentDebt + a.debt, hidden: a.hidden, capped: a.capped, limit: a.limit})
+	p := f.parts()
+	p.giveBack(levels{r})
+	f.store(p)
 	return 0
 }
 
@@ -259,8 +271,7 @@ func (f *LeakyBucket) GiveBack(r *arith.Rule) (expired int64) {
 // the reset, and do not count any more.
 func (f *LeakyBucket) Renew(r *arith.Rule, a report.Answer, w int64) (withdrawn int64) {
 	withdrawn = f.Pend.Units
-	f.Known, f.Pend = r.Add(arith.Span{NS: a.At}, a.Level), Run{}
-	f.put(rare{sent: f.under().sent, sentDebt: f.under().sentDebt})
+	f.store(&leakyParts{known: r.Add(arith.Span{NS: a.At}, a.Level), sent: f.under().sent})
 	f.compose(r, w)
 	return withdrawn
 }
@@ -276,16 +287,16 @@ func (f *LeakyBucket) Settle(r *arith.Rule, a report.Answer, w int64) Settled {
 	most := r.Add(at, arith.Span{NS: int64(limit.MaxWindow)})
 	tat := Earlier(r.Add(a.Level, at).Max(arith.Span{}), most)
 	owed := f.Known.NS > a.At+a.Slack // by what we knew, the bucket had not run empty
-	u, low := f.under(), false
-	u.back.span, u.sentBack.span = u.back.at(r, a.At), u.sentBack.at(r, a.At)
-	f.put(u)
-	least := tat
+	p, least, low := f.parts(), tat, false
+	p.back.span, p.sentBack.span = p.back.at(r, a.At), p.sentBack.at(r, a.At)
 	if a.Floor {
-		least = Earlier(f.booked(r, 1), most)
+		least = Earlier(p.booked(levels{r}, 1), most)
 		low = least.NS > tat.NS+a.Slack && least.NS > a.At+a.Slack
 	}
-	f.Known = tat.Max(least)
-	f.DropSent(r, w)
+	p.known = tat.Max(least)
+	p.dropSent()
+	f.store(p)
+	f.compose(r, w)
 	return Settled{Lost: low && owed, Forgotten: low && !owed, Below: tat.Less(f.Known)}
 }
 
@@ -306,17 +317,5 @@ func (f *LeakyBucket) compose(r *arith.Rule, w int64) {
 		a.hidden = 0
 		f.put(a)
 	}
-	f.View = f.Pend.plus(r, f.reported(r, w), w)
-}
-
-// reported returns the TAT without the pending units.
-func (f *LeakyBucket) reported(r *arith.Rule, w int64) arith.Span {
-	return r.Sub(f.booked(r, w), f.under().back.span)
-}
-
-// booked returns the TAT that Redis should have once it has booked what was sent. Refunded units
-// are of earlier reports, so they are subtracted first.
-func (f *LeakyBucket) booked(r *arith.Rule, w int64) arith.Span {
-	a := f.under()
-	return a.sent.plus(r, r.Sub(f.Known, a.sentBack.span), w)
+	f.View = f.parts().view(levels{r}, w)
 }

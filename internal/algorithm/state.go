@@ -59,17 +59,8 @@ type State interface {
 	Spend(r *arith.Rule, now, last, n int64, empty arith.Span)
 }
 
-// Replica is what a node knows of a key that is shared through Redis. It has four parts:
-//
-//   - known: what Redis has answered;
-//   - sent: units and refunds that were sent to Redis, which has not acknowledged them;
-//   - pending: units that were not sent yet;
-//   - back: refunds of known and sent units that were not sent yet. Those of pending units are subtracted at once.
-//
-// Checks are decided by its view, which is ((known − refunds sent) + units sent − back) + pending. For a leaky bucket
-// each sum is that of two runs of units one after the other, see [LeakyBucket], and for a window that of each bucket.
-// Collect begins an exchange. Settle, KeepSent, DropSent or GiveBack ends it. A sliding log is no Replica: it is
-// never shared.
+// Replica is what a node knows of a key that is shared through Redis: its parts, see parts.go. Collect begins an
+// exchange. Settle, KeepSent, DropSent or GiveBack ends it. A sliding log is no Replica: it is never shared.
 type Replica interface {
 	// SetMultiplier changes how many units an unacknowledged unit counts as. It recounts them if the
 	// limit has become larger: a cost that the old limit had capped counts up to the new limit.

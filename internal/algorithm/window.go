@@ -13,10 +13,7 @@ import (
 // its number since the epoch of Redis' clock, which is our clock plus off ns. Call Begin before
 // use, and do not copy a Window.
 //
-// For a shared window each bucket has three counts: known (Redis' total), sent and pend (our units
-// that Redis has not acknowledged). Counts of several nodes add up, so merging is a sum. Refunds
-// are subtracted from the pending units of their bucket first. The rest is reported to Redis, and
-// is subtracted from the known units until Redis has answered.
+// Each bucket of a shared window has parts, see parts. Units of several nodes add up.
 //
 // Each bucket also has the time of its last unit on any node (see [arith.Rule.Gone]). The time may
 // be too late, for instance after a refund. The bucket then counts longer, never shorter.

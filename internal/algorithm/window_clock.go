@@ -80,7 +80,7 @@ func (w *Window) agree(r *arith.Rule, a report.Answer) {
 		if i, found := w.find(w.cur); found {
 			pend = w.list[i].pend
 		}
-		w.list, w.cur = append(w.list[:0], bucket{id: id, pend: pend}), id
+		w.list, w.cur = append(w.list[:0], bucket{id: id, counts: counts{pend: pend}}), id
 	}
 }
 
@@ -145,10 +145,7 @@ func (w *Window) put(r *arith.Rule, to func(b bucket) (id, last int64)) {
 	for _, b := range from {
 		id, last := to(b)
 		is := w.bucket(r, id)
-		*is = bucket{
-			id: id, last: max(is.last, last), known: min(is.known+b.known, MaxUnits),
-			sent: min(is.sent+b.sent, MaxUnits), pend: min(is.pend+b.pend, MaxUnits),
-			back: min(is.back+b.back, MaxUnits), sentBack: min(is.sentBack+b.sentBack, MaxUnits),
-		}
+		is.last = max(is.last, last)
+		is.add(b.counts)
 	}
 }

@@ -64,7 +64,7 @@ func (w *Window) FullUntil(r *arith.Rule, now int64) (until int64, full bool) {
 	k := len(w.list)
 	res := decision.Buckets(r, false, 1, 1, k, func(i int) (age int, units, last int64) {
 		b := &w.list[k-1-i]
-		return int(w.cur - b.id), max(b.known-b.back-b.sentBack, 0), b.last
+		return int(w.cur - b.id), b.left(numbers{}), b.last
 	}, time.Duration(w.elapsed(r, now)))
 	return now + int64(res.RetryAfter), res.Remaining == 0
 }
@@ -77,10 +77,10 @@ func (w *Window) Blank(int64) bool {
 // KeepSent makes sent units known, without an answer.
 func (w *Window) KeepSent(r *arith.Rule, multiplier int64) {
 	for i := range w.list {
-		w.list[i].known = w.list[i].booked()
+		w.list[i].keepSent(numbers{})
 	}
-	w.heard = true
-	w.DropSent(r, multiplier)
+	w.heard, w.sentUnits = true, 0
+	w.sum(r, multiplier)
 }
 
 // KeepSentBack drops the refunds that were sent: their units go on counting.
@@ -94,18 +94,16 @@ func (w *Window) KeepSentBack(r *arith.Rule, multiplier int64) {
 // DropSent drops what was sent.
 func (w *Window) DropSent(r *arith.Rule, multiplier int64) {
 	for i := range w.list {
-		w.list[i].sent = 0
+		w.list[i].dropSent()
 	}
 	w.sentUnits = 0
-	w.KeepSentBack(r, multiplier)
+	w.sum(r, multiplier)
 }
 
 // Collect makes all pending units sent units.
 func (w *Window) Collect(*arith.Rule) {
 	for i := range w.list {
-		b := &w.list[i]
-		b.sent, b.pend = b.sent+b.pend, 0
-		b.sentBack, b.back = b.sentBack+b.back, 0
+		w.list[i].collect(numbers{})
 	}
 	w.sentUnits, w.pendUnits = w.sentUnits+w.pendUnits, 0
 }
@@ -116,8 +114,7 @@ func (w *Window) GiveBack(*arith.Rule) (expired int64) {
 	for i := range w.list {
 		b := &w.list[i]
 		expired, w.pendUnits = expired-b.sent, w.pendUnits+b.sent
-		b.pend, b.sent = b.pend+b.sent, 0
-		b.back, b.sentBack = b.back+b.sentBack, 0
+		b.giveBack(numbers{})
 	}
 	return expired
 }
@@ -132,7 +129,7 @@ func (w *Window) Renew(r *arith.Rule, a report.Answer, multiplier int64) (withdr
 	withdrawn, w.pendUnits = w.pendUnits, 0
 	for i := range w.list {
 		b := &w.list[i]
-		*b = bucket{id: b.id, sent: b.sent}
+		*b = bucket{id: b.id, counts: counts{sent: b.sent}}
 	}
 	w.advance(r, w.serverBucket(r, a), multiplier) // nothing is pending that could expire
 	w.take(r, a.Buckets)
@@ -220,7 +217,7 @@ func (w *Window) forgetKnown(least, knew []int64) {
 	for i := range w.list {
 		b := &w.list[i]
 		age := w.cur - b.id
-		least[age], knew[age], b.known = b.booked(), b.known, 0
+		least[age], knew[age], b.known = b.booked(numbers{}, 1), b.known, 0
 	}
 }
 

@@ -70,7 +70,7 @@ var debtMutants = []mutant{
 		name:   "debt-repaid-wholly",
 		breaks: "Redis is not told which units were admitted in an outage, and books them all.",
 		at:     "internal/algorithm LeakyBucket.Report",
-		old:    `rep.Units, rep.Debt, rep.Back = a.sent.Units, a.sentDebt,`,
+		old:    `rep.Units, rep.Debt, rep.Back = a.sent.Units, a.sent.Debt,`,
 		new:    `rep.Units, rep.Debt, rep.Back = a.sent.Units, 0,`,
 		by:     hybrid("TestMaxDebt"),
 	},
@@ -149,9 +149,9 @@ var debtMutants = []mutant{
 	{
 		name:   "limit-of-before-ends-with-a-report",
 		breaks: "Units that Redis has refused are dropped by the limit of now.",
-		at:     "internal/algorithm LeakyBucket.GiveBack",
-		old:    `debt: a.sentDebt + a.debt, hidden: a.hidden, capped: a.capped, limit: a.limit})`,
-		new:    `debt: a.sentDebt + a.debt, hidden: a.hidden, capped: a.capped})`,
+		at:     "internal/algorithm LeakyBucket.put",
+		old:    `f.Pend.Units+a.sent.Units == 0`,
+		new:    `a.sent.Units == 0`,
 		by:     counters("TestLimitOfBeforeEnds"),
 	},
 	{

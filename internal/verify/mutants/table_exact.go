@@ -133,9 +133,9 @@ var exactMutants = []mutant{
 	{
 		name:   "kept-with-what-was-handed-back",
 		breaks: "A leaky bucket that keeps what was sent, without an answer, counts refunded units again.",
-		at:     "internal/algorithm LeakyBucket.KeepSent",
-		old:    `f.booked(r, 1)`,
-		new:    `f.under().sent.plus(r, f.Known, 1)`,
+		at:     "internal/algorithm parts.keepSent",
+		old:    `known: p.booked(m, 1)`,
+		new:    `known: m.plus(p.known, p.sent, 1)`,
 		by:     counters("TestBookedBeforeItBroke"),
 	},
 	{
@@ -166,12 +166,12 @@ var exactMutants = []mutant{
 		name:   "refuses-by-booking",
 		breaks: "The units of an exact call count twice: by the node and by Redis.",
 		at:     "internal/counter Counter.Refuses",
-		old:    `c.judgeLocked(now, n) {
+		old: `c.judgeLocked(now, n) {
 		c.unlock()`,
-		new:    `c.judgeLocked(now, n) {
+		new: `c.judgeLocked(now, n) {
 		c.bookLocked(now, n)
 		c.unlock()`,
-		by:     counters("TestRefuses"),
+		by: counters("TestRefuses"),
 	},
 	{
 		name:   "units-wait-behind-a-notice",
@@ -289,8 +289,8 @@ var exactMutants = []mutant{
 		name:   "exact-refund-in-part",
 		breaks: "Of refunds beside exact calls only what the first one could be is given back.",
 		at:     "internal/algorithm LeakyBucket.Refund",
-		old:    `f.booked(r, 1), top}`,
-		new:    `f.reported(r, 1), top}`,
+		old:    `until := p.booked(levels{r}, 1)`,
+		new:    `until := p.reported(levels{r}, 1)`,
 		by:     hybrid("TestExactRefund"),
 	},
 }

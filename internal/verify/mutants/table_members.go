@@ -226,7 +226,7 @@ var beatMutants = []mutant{
 		breaks: "After a loss the units of the batch under way are restored, and then booked.",
 		at:     "internal/algorithm LeakyBucket.KnownState",
 		old:    `return r.Diff(f.Known, arith.Span{NS: now}), nil`,
-		new:    `return r.Diff(f.booked(r, 1), arith.Span{NS: now}), nil`,
+		new:    `return r.Diff(f.parts().booked(levels{r}, 1), arith.Span{NS: now}), nil`,
 		by:     simulated("TestLossCountsNothingTwice"),
 	},
 	{

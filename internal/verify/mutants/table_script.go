@@ -155,11 +155,10 @@ var onceMutants = []mutant{
 	},
 	{
 		name:   "delta-applied-twice",
-		breaks: "What a leaky bucket has sent stays pending, and is sent once more.",
-		at:     "internal/algorithm LeakyBucket.Collect",
-		old: `sentDebt: a.sentDebt + a.debt, hidden: a.hidden, capped: a.capped, limit: a.limit})
-	f.Pend = Run{}`,
-		new: `sentDebt: a.sentDebt + a.debt, hidden: a.hidden, capped: a.capped, limit: a.limit})`,
+		breaks:     "What was sent stays pending, and is sent once more.",
+		at:     "internal/algorithm parts.collect",
+		old:    `*p = parts[S, U, B]{known: p.known, sent:`,
+		new:    `*p = parts[S, U, B]{known: p.known, pend: p.pend, sent:`,
 		by:  sim(300),
 	},
 	{
@@ -191,9 +190,9 @@ var onceMutants = []mutant{
 	{
 		name:   "refused-units-are-dropped",
 		breaks: "Units of a key that Redis cannot use are gone instead of pending again.",
-		at:     "internal/algorithm LeakyBucket.GiveBack",
-		old:    "\tf.Pend = a.sent.join(r, f.Pend)\n",
-		new:    "",
+		at:     "internal/algorithm parts.giveBack",
+		old:    `pend: m.join(p.sent, p.pend)`,
+		new:    `pend: p.pend`,
 		by:     sim(300),
 	},
 	{

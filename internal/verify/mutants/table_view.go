@@ -6,8 +6,8 @@ var viewMutants = []mutant{
 		name:   "late-reply-lowers-a-funnel",
 		breaks: "An answer that knows less than the node does lowers its view.",
 		at:     "internal/algorithm LeakyBucket.Settle",
-		old:    `f.Known = tat.Max(least)`,
-		new:    `f.Known = tat`,
+		old:    `p.known = tat.Max(least)`,
+		new:    `p.known = tat`,
 		by:     sim(300),
 	},
 	{
@@ -17,6 +17,14 @@ var viewMutants = []mutant{
 		old:    `b.known = max(b.known, is)`,
 		new:    ``,
 		by:     sim(300),
+	},
+	{
+		name:   "booked-and-then-handed-back",
+		breaks: "What a node believes is not what Redis makes of its report, which subtracts refunds before it books units.",
+		at:     "internal/algorithm parts.booked",
+		old:    `m.plus(m.minus(p.known, p.sentBack), p.sent, multiplier)`,
+		new:    `m.minus(m.plus(p.known, p.sent, multiplier), p.sentBack)`,
+		by:     algorithms("TestViewIsWhatRedisMakesOfIt"),
 	},
 	{
 		name:   "no-raise-after-a-loss",
@@ -54,8 +62,8 @@ var viewMutants = []mutant{
 		name:   "old-units-kept-in-the-new-window",
 		breaks: "Units that have outlived the window stay in it for one bucket more.",
 		at:     "internal/algorithm Window.tidy",
-		old:    `return b.id < oldest || b.known+b.sent+b.pend+b.back+b.sentBack == 0`,
-		new:    `return b.id < oldest-1 || b.known+b.sent+b.pend+b.back+b.sentBack == 0`,
+		old:    `return b.id < oldest || b.counts == counts{}`,
+		new:    `return b.id < oldest-1 || b.counts == counts{}`,
 		by:     counters("TestSlidingWindowAgainstReference"),
 	},
 	{
@@ -70,8 +78,8 @@ var viewMutants = []mutant{
 		name:   "funnel-sync-forgets-the-rest",
 		breaks: "What a leaky bucket admits while a batch is under way is forgotten when the answer comes.",
 		at:     "internal/algorithm LeakyBucket.compose",
-		old:    `f.View = f.Pend.plus(r, f.reported(r, w), w)`,
-		new:    `f.View = f.reported(r, w)`,
+		old:    `f.parts().view(levels{r}, w)`,
+		new:    `f.parts().reported(levels{r}, w)`,
 		by:     sim(300),
 	},
 	{
