@@ -81,9 +81,6 @@ func (c *Counter) link() *Link {
 	return c.part.link
 }
 
-// IsShared reports whether c has a link.
-func (c *Counter) IsShared() bool { return c.link() != nil }
-
 func (c *Counter) mode() int64     { return int64(c.modeBits) }
 func (c *Counter) setMode(m int64) { c.modeBits = int32(m) }
 

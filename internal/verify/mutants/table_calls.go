@@ -244,7 +244,7 @@ var callMutants = []mutant{
 	},
 	{
 		name:   "handed-back-in-secret",
-		breaks:     "Redis is not told of units that are handed back.",
+		breaks: "Redis is not told of units that are handed back.",
 		at:     "internal/algorithm parts.collect",
 		old:    `sentBack: m.both(p.sentBack, p.back)`,
 		new:    `sentBack: p.sentBack`,

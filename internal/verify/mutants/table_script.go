@@ -155,11 +155,11 @@ var onceMutants = []mutant{
 	},
 	{
 		name:   "delta-applied-twice",
-		breaks:     "What was sent stays pending, and is sent once more.",
+		breaks: "What was sent stays pending, and is sent once more.",
 		at:     "internal/algorithm parts.collect",
 		old:    `*p = parts[S, U, B]{known: p.known, sent:`,
 		new:    `*p = parts[S, U, B]{known: p.known, pend: p.pend, sent:`,
-		by:  sim(300),
+		by:     sim(300),
 	},
 	{
 		name:   "pending-cleared-before-the-ack",
