@@ -43,9 +43,8 @@ type State interface {
 	Reshape(old, rule *arith.Rule, now, multiplier int64) (expired int64)
 	// Trace returns what to remember when the counter is dropped, the zero Trace if nothing counts.
 	Trace(r *arith.Rule, now, multiplier int64) Trace
-	// Resume makes a new state count what was remembered of another under the same rule: as units
-	// that Redis has answered if shared is set, otherwise as units of this process.
-	Resume(r *arith.Rule, now int64, t Trace, shared bool)
+	// Resume makes a new state count what was remembered of another under the same rule, as pending units.
+	Resume(r *arith.Rule, now int64, t Trace)
 
 	// The methods that leases use.
 

@@ -173,12 +173,8 @@ func (f *LeakyBucket) Trace(_ *arith.Rule, now, _ int64) (t Trace) {
 }
 
 // Resume continues, in a new bucket, where another was dropped.
-func (f *LeakyBucket) Resume(r *arith.Rule, now int64, t Trace, shared bool) {
+func (f *LeakyBucket) Resume(r *arith.Rule, now int64, t Trace) {
 	f.View = arith.Span{NS: int64(t.Bits)}
-	if shared {
-		f.Known = f.View
-		return
-	}
 	// The trace is rounded up to a ns, which is no further unit that a refund could give back.
 	f.Pend = Run{Units: min(r.WholeUp(r.Sub(f.View, arith.Span{NS: now + 1})), MaxUnits), TAT: f.View}
 }
@@ -219,7 +215,7 @@ func (w *Window) Trace(r *arith.Rule, now, multiplier int64) (t Trace) {
 
 // Resume continues, in a new window, where another was dropped. When the last unit of a bucket came
 // is not remembered, so its units leave as late as they can.
-func (w *Window) Resume(r *arith.Rule, now int64, t Trace, shared bool) {
+func (w *Window) Resume(r *arith.Rule, now int64, t Trace) {
 	g := windowGrid(r, t.number())
 	next := floor(r.Index(t.endOf(&g, now)+w.off), g.buckets) // number of the field after the newest
 	t.unpack(&g, func(field, units int64) {
@@ -232,13 +228,8 @@ func (w *Window) Resume(r *arith.Rule, now int64, t Trace, shared bool) {
 		if id == w.cur {
 			b.last = w.elapsed(r, now)
 		}
-		if shared {
-			b.known += units
-		} else {
-			b.pend, w.pendUnits = b.pend+units, w.pendUnits+units
-		}
+		b.pend, w.pendUnits = b.pend+units, w.pendUnits+units
 	})
-	w.late = shared
 	w.sum(r, 1)
 }
 
@@ -271,7 +262,7 @@ func (l *SlidingLog) Trace(r *arith.Rule, now, _ int64) (t Trace) {
 }
 
 // Resume continues, in a new log, where another was dropped.
-func (l *SlidingLog) Resume(r *arith.Rule, now int64, t Trace, _ bool) {
+func (l *SlidingLog) Resume(r *arith.Rule, now int64, t Trace) {
 	g := logGrid(r, t.number())
 	newest := floor(t.endOf(&g, now), g.length()) - 1
 	t.unpack(&g, func(field, units int64) {

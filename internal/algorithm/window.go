@@ -30,7 +30,6 @@ type Window struct {
 	room       [1]bucket // initial array of list
 	multiplier int32     // the one used for newer; at least 1
 	sure       bool      // off was measured; false: a guess
-	heard      bool      // Redis has answered; false: nothing is known
 	moved      bool      // the window went back: the IDs of known units are wrong until the next answer
 	late       bool      // units were refunded: until an answer the times of last units may be too late
 }

@@ -58,7 +58,7 @@ func (w *Window) KnownUnits(r *arith.Rule, now int64) (used int64) {
 
 // FullUntil reports whether the known units fill the limit at now, and until when, see [Replica].
 func (w *Window) FullUntil(r *arith.Rule, now int64) (until int64, full bool) {
-	if !w.heard || w.KnownUnits(r, now) < r.Limit {
+	if w.KnownUnits(r, now) < r.Limit {
 		return 0, false
 	}
 	k := len(w.list)
@@ -79,7 +79,7 @@ func (w *Window) KeepSent(r *arith.Rule, multiplier int64) {
 	for i := range w.list {
 		w.list[i].keepSent(numbers{})
 	}
-	w.heard, w.sentUnits = true, 0
+	w.sentUnits = 0
 	w.sum(r, multiplier)
 }
 
@@ -259,7 +259,6 @@ func (w *Window) place(r *arith.Rule, b report.Bucket) (id int64, counts bool) {
 // take adds the units of a list to the known units. It sets w.moved if some are ahead of the
 // current bucket: to report them under the ID of the current one would make Redis count them twice.
 func (w *Window) take(r *arith.Rule, list []report.Bucket) {
-	w.heard = true
 	for _, b := range list {
 		w.moved = w.moved || b.ID > w.cur && b.Units > 0
 		if id, counts := w.place(r, b); counts {

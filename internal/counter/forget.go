@@ -178,10 +178,11 @@ func (c *Counter) Drop(most Retention, now int64) (d Dropped, ok bool) {
 // another node has announced since that there is room, as those of a counter do that was not dropped:
 // Redis is asked with the first check. Call it before that.
 func (c *Counter) Resume(now int64, t algorithm.Trace) {
-	l := c.link()
-	c.state().Resume(c.rule(), max(now, 0), t, l != nil)
-	if l != nil {
+	c.state().Resume(c.rule(), max(now, 0), t)
+	if l := c.link(); l != nil {
 		c.born = recalled
+		c.replica().Collect(c.rule())
+		c.replica().KeepSent(c.rule(), 1)
 		c.setUrgentAt(urgentFrom(c.rule().Limit-c.replica().KnownUnits(c.rule(), now), l.nodes.Load()))
 	}
 }
