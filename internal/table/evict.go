@@ -1,6 +1,7 @@
 package table
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/hybridlimit/hybridlimit/internal/algorithm"
@@ -69,25 +70,20 @@ func (t *Table) makeRoomLocked(sh *shard, now int64) bool {
 // dropUnreportedLocked drops one of some counters whose units were not reported: that which has used
 // the smallest share of its limit. So keys that an attacker asks once go before those that are used up.
 func (t *Table) dropUnreportedLocked(sh *shard, list []*counter.Counter, now int64) bool {
-	var room [evictLooks]struct {
+	type candidate struct {
 		c     *counter.Counter
 		share int
 	}
+	var room [evictLooks]candidate
 	by := room[:len(list)]
 	for i, c := range list {
-		by[i].c, by[i].share = c, c.Share(now)
+		by[i] = candidate{c, c.Share(now)}
 	}
-	for len(by) > 0 {
-		least := 0
-		for i := range by {
-			if by[i].share < by[least].share {
-				least = i
-			}
-		}
-		if _, ok := t.forgetLocked(sh, by[least].c, counter.Unreported, now); ok {
+	slices.SortStableFunc(by, func(a, b candidate) int { return cmp.Compare(a.share, b.share) })
+	for _, x := range by {
+		if _, ok := t.forgetLocked(sh, x.c, counter.Unreported, now); ok {
 			return true
 		}
-		by = slices.Delete(by, least, least+1)
 	}
 	return false
 }

@@ -223,8 +223,8 @@ var onceMutants = []mutant{
 		name:   "the-largest-goes-in-an-outage",
 		breaks: "While nothing can be reported the key that is used up goes before one that was asked once.",
 		at:     "internal/table Table.dropUnreportedLocked",
-		old:    `if by[i].share < by[least].share {`,
-		new:    `if by[i].share > by[least].share {`,
+		old:    `cmp.Compare(a.share, b.share)`,
+		new:    `cmp.Compare(b.share, a.share)`,
 		by:     tables("TestUnreportedCountersGoBySize"),
 	},
 	{
