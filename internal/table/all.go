@@ -36,23 +36,22 @@ func (t *Table) TakeAll(checks []limit.Check, now int64, out []limit.Result) (v 
 // keys first, in one order, so none of their counters is dropped meanwhile. It makes no room for one of
 // the keys either, because another of them might have to leave.
 func (t *Table) takeAllLocked(list []counter.Asked, checks []limit.Check, now int64, out []limit.Result) {
-	shards := make([]int, 0, len(checks))
+	queries, shards := make([]query, len(checks)), make([]int, len(checks))
 	for i := range checks {
-		h, _ := t.hashOf(checks[i].Key, checks[i].Rule)
-		shards = append(shards, int(h>>t.index.shift))
+		queries[i] = t.query(checks[i].Key, checks[i].Rule, now)
+		shards[i] = int(queries[i].h >> t.index.shift)
 	}
 	slices.Sort(shards)
-	for _, i := range slices.Compact(slices.Clone(shards)) {
+	for _, i := range slices.Compact(shards) {
 		t.index.shards[i].mu.Lock()
 		defer t.index.shards[i].mu.Unlock()
 	}
-	for i := range checks {
-		q := &checks[i]
-		h, print := t.hashOf(q.Key, q.Rule)
-		c, spare := t.findLocked(t.index.shard(h), h, print, q.Key, q.Rule, now, inAnyCase)
+	for i, q := range queries {
+		sh := t.index.shard(q.h)
+		c, spare := t.findLocked(sh, q, inAnyCase)
 		list = append(list, counter.Asked{Counter: c, Check: i})
 		if spare {
-			defer t.forgetLocked(t.index.shard(h), c, counter.Kept, now)
+			defer t.forgetLocked(sh, c, counter.Kept, now)
 		}
 	}
 	counter.TakeTogether(list, checks, now, out)

@@ -8,7 +8,7 @@ import (
 
 // TakeAtMost admits up to n units of key at now, as many as are left, and returns how many.
 func (t *Table) TakeAtMost(key string, rule *limit.Rule, n, now int64) (granted int64, res limit.Result) {
-	t.with(key, rule, now, alwaysIf(n > 0), func(c *counter.Counter) (ok bool) {
+	t.with(key, rule, now, toTake(n), func(c *counter.Counter) (ok bool) {
 		granted, res, ok = c.TakeAtMost(now, n, rule)
 		return ok
 	})
@@ -27,7 +27,7 @@ func (t *Table) Refund(key string, rule *limit.Rule, n, now int64) (back int64) 
 // Charge counts up to n units of key, whether they fit or not, and returns how many, see
 // [counter.Counter.Charge].
 func (t *Table) Charge(key string, rule *limit.Rule, n, now int64) (charged int64, src limit.Source) {
-	t.with(key, rule, now, alwaysIf(n > 0), func(c *counter.Counter) (ok bool) {
+	t.with(key, rule, now, toTake(n), func(c *counter.Counter) (ok bool) {
 		charged, src, ok = c.Charge(now, n, rule, t.maxDebt)
 		return ok
 	})
@@ -109,7 +109,7 @@ func (t *Table) Touch(key string, rule *limit.Rule, now int64) {
 // the answer. RetryAfter is when the units may be used or, if they are not booked, when to ask
 // again. booked is nil if they are not booked.
 func (t *Table) Reserve(key string, rule *limit.Rule, n, now int64, terms counter.Terms) (res limit.Result, booked *counter.Booking) {
-	t.with(key, rule, now, alwaysIf(n > 0), func(c *counter.Counter) (ok bool) {
+	t.with(key, rule, now, toTake(n), func(c *counter.Counter) (ok bool) {
 		res, booked, ok = c.Reserve(now, n, rule, terms)
 		return ok
 	})

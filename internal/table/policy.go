@@ -71,8 +71,8 @@ func release(item *ristretto.Item[*counter.Counter]) {
 	}
 }
 
-// keep sweeps, and follows the wall clock, until the table is closed. No decision waits for it. It must not run for long at a
-// time, because of machines with one processor.
+// keep sweeps, and follows the wall clock, until the table is closed. No decision waits for it. It must
+// not run for long at a time, because of machines with one processor.
 func (t *Table) keep() {
 	defer close(t.kept)
 	tick := time.NewTicker(sweepEvery)

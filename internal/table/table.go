@@ -62,9 +62,7 @@ func New(o Options) (*Table, error) {
 	t := &Table{
 		clock: o.Clock, link: o.Link, seeds: keyhash.New(), hash: o.hash,
 		room: int64(o.MaxKeys + o.slack), maxDebt: o.MaxDebt,
-		crowded: o.Crowded,
-		stop:    make(chan struct{}),
-		kept:    make(chan struct{}),
+		crowded: o.Crowded, stop: make(chan struct{}), kept: make(chan struct{}),
 	}
 	t.index.init(int(t.room))
 	t.memory = newMemory(t.index.initTraces(o.MaxRemembered))
@@ -77,6 +75,19 @@ func New(o Options) (*Table, error) {
 	t.followWall()
 	go t.keep()
 	return t, nil
+}
+
+// query is the key that a call is about, with its hash and its fingerprint, at the time now.
+type query struct {
+	key      string
+	rule     *limit.Rule
+	h, print uint64
+	now      int64
+}
+
+func (t *Table) query(key string, rule *limit.Rule, now int64) query {
+	h, print := t.hashOf(key, rule)
+	return query{key, rule, h, print, now}
 }
 
 // hashOf returns the hash and the fingerprint of a key under a rule.
@@ -100,19 +111,19 @@ func (t *Table) AllowBy(clock clock.Clock, key string, rule *limit.Rule, n int64
 			return v == counter.Admitted, src, v == counter.Admitted
 		}
 	}
-	return t.allowSlowly(e, h, print, key, rule, n, now)
+	return t.allowSlowly(query{key, rule, h, print, now}, n, e)
 }
 
 // allowSlowly is AllowBy after the entry tried, which may be nil, has not answered.
-func (t *Table) allowSlowly(tried *counter.Entry, h, print uint64, key string, rule *limit.Rule, n, now int64) (allowed bool, src limit.Source, counted bool) {
-	e := t.index.search(h, print)
+func (t *Table) allowSlowly(q query, n int64, tried *counter.Entry) (allowed bool, src limit.Source, counted bool) {
+	e := t.index.search(q.h, q.print)
 	if e != nil && e != tried && n > 0 {
-		if _, src, v := e.Take(print, rule, n, now); v != counter.Unanswered {
+		if _, src, v := e.Take(q.print, q.rule, n, q.now); v != counter.Unanswered {
 			return v == counter.Admitted, src, v == counter.Admitted
 		}
 	}
-	t.withEntry(e, h, print, key, rule, now, alwaysIf(n > 0), func(c *counter.Counter) (ok bool) {
-		allowed, src, ok = c.Check(now, n, rule)
+	t.withEntry(e, q, toTake(n), func(c *counter.Counter) (ok bool) {
+		allowed, src, ok = c.Check(q.now, n, q.rule)
 		return ok
 	})
 	return allowed, src, false
@@ -139,7 +150,7 @@ func (t *Table) Take(clock clock.Clock, key string, rule *limit.Rule, n int64) (
 			return wholeAnswer(rule, level, src), true
 		}
 	}
-	return t.ask(h, print, key, rule, n, now, true), false
+	return t.ask(query{key, rule, h, print, now}, n, toTake(n)), false
 }
 
 // Peek returns what Take of one unit would return, and consumes nothing. It creates no counter.
@@ -152,7 +163,7 @@ func (t *Table) Peek(clock clock.Clock, key string, rule *limit.Rule) limit.Resu
 			return wholeAnswer(rule, level, src)
 		}
 	}
-	return t.ask(h, print, key, rule, 1, now, false)
+	return t.ask(query{key, rule, h, print, now}, 1, never)
 }
 
 // hasWholeAnswer reports whether the word of an entry has the whole answer for a unit that is
@@ -165,9 +176,10 @@ func wholeAnswer(rule *limit.Rule, level int64, src limit.Source) limit.Result {
 	return res
 }
 
-func (t *Table) ask(h, print uint64, key string, rule *limit.Rule, n, now int64, book bool) (res limit.Result) {
-	t.withEntry(t.index.search(h, print), h, print, key, rule, now, alwaysIf(book && n > 0), func(c *counter.Counter) (ok bool) {
-		res, ok = c.Ask(now, n, rule, book)
+// ask decides for n units, and takes them only if a counter may be created for them.
+func (t *Table) ask(q query, n int64, create creation) (res limit.Result) {
+	t.withEntry(t.index.search(q.h, q.print), q, create, func(c *counter.Counter) (ok bool) {
+		res, ok = c.Ask(q.now, n, q.rule, create == always)
 		return ok
 	})
 	return res
@@ -187,9 +199,9 @@ const (
 	inAnyCase
 )
 
-// alwaysIf returns always if the call consumes, otherwise never.
-func alwaysIf(consumes bool) creation {
-	if consumes {
+// toTake returns always for a call that takes n units, but never for 0.
+func toTake(n int64) creation {
+	if n > 0 {
 		return always
 	}
 	return never
@@ -197,47 +209,47 @@ func alwaysIf(consumes bool) creation {
 
 // with calls f with the counter of a key, and again with another if the first was dropped.
 func (t *Table) with(key string, rule *limit.Rule, now int64, create creation, f func(*counter.Counter) (ok bool)) {
-	h, print := t.hashOf(key, rule)
-	t.withEntry(t.index.search(h, print), h, print, key, rule, now, create, f)
+	q := t.query(key, rule, now)
+	t.withEntry(t.index.search(q.h, q.print), q, create, f)
 }
 
 // withEntry is with for a key that the index has in e; nil: it has none. Counters are dropped only
 // under the lock of their shard, so the one that is found under that lock answers.
-func (t *Table) withEntry(e *counter.Entry, h, print uint64, key string, rule *limit.Rule, now int64, create creation, f func(*counter.Counter) (ok bool)) {
-	t.names.See(rule)
-	if c := counterOf(e, key, rule); c != nil && f(c) {
+func (t *Table) withEntry(e *counter.Entry, q query, create creation, f func(*counter.Counter) (ok bool)) {
+	t.names.See(q.rule)
+	if c := counterOf(e, q.key, q.rule); c != nil && f(c) {
 		return
 	}
-	sh := t.index.shard(h)
+	sh := t.index.shard(q.h)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	c, spare := t.findLocked(sh, h, print, key, rule, now, create)
+	c, spare := t.findLocked(sh, q, create)
 	if f(c); spare {
-		t.forgetLocked(sh, c, counter.Kept, now)
+		t.forgetLocked(sh, c, counter.Kept, q.now)
 	}
 }
 
 // findLocked returns the counter of a key. If there is none it creates one or makes one up, with what
 // is remembered of the key. spare reports that it was created without room: no other counter may go.
 // Then it must be dropped again after the call, and is remembered.
-func (t *Table) findLocked(sh *shard, h, print uint64, key string, rule *limit.Rule, now int64, create creation) (c *counter.Counter, spare bool) {
-	if c := sh.findLocked(h, print, key, rule); c != nil {
+func (t *Table) findLocked(sh *shard, q query, create creation) (c *counter.Counter, spare bool) {
+	if c := sh.findLocked(q.h, q.print, q.key, q.rule); c != nil {
 		if c.Entry() == nil {
-			sh.comeInLocked(c, h, print, now)
+			sh.comeInLocked(c, q.h, q.print, q.now)
 		}
 		return c, false
 	}
-	if create == never || create == ifRemembered && !sh.traces.has(print) {
-		was, trace := t.memory.recall(sh.traces, print, now, false)
-		if c = counter.MakeUp(key, ruleAs(was, rule), t.link, &t.group, now); was != nil {
-			c.Resume(now, trace)
+	if create == never || create == ifRemembered && !sh.traces.has(q.print) {
+		_, was, trace := t.memory.look(sh.traces, q.print, q.now)
+		if c = counter.MakeUp(q.key, ruleAs(was, q.rule), t.link, &t.group, q.now); was != nil {
+			c.Resume(q.now, trace)
 		}
 		return c, false
 	}
-	if spare = t.stats.live.Load() >= t.room && (create == inAnyCase || !t.makeRoomLocked(sh, now)); spare {
+	if spare = t.stats.live.Load() >= t.room && (create == inAnyCase || !t.makeRoomLocked(sh, q.now)); spare {
 		t.stats.overflow.Add(1)
 	}
-	return t.createLocked(sh, h, print, key, rule, now), spare
+	return t.createLocked(sh, q), spare
 }
 
 // ruleAs returns the rule by which a remembered key begins: the one by which it was counted, if that
@@ -249,26 +261,26 @@ func ruleAs(was, rule *limit.Rule) *limit.Rule {
 	return was
 }
 
-// createLocked makes a counter, with what is remembered of its key, and enters it in the index. It revokes the leases of the key under
-// rules of the same name and another algorithm. Then the next check under such a rule goes through
-// package rulenames, which detects the conflict.
-func (t *Table) createLocked(sh *shard, h, print uint64, key string, rule *limit.Rule, now int64) *counter.Counter {
-	for _, other := range t.names.Others(rule) {
-		h, print := t.hashOf(key, other) // only a counter with an entry has a lease
-		if c := counterOf(t.index.search(h, print), key, other); c != nil {
-			c.Revoke(now)
+// createLocked makes a counter, with what is remembered of its key, and enters it in the index. It
+// revokes the leases of the key under rules of the same name and another algorithm. Then the next check
+// under such a rule goes through package rulenames, which detects the conflict.
+func (t *Table) createLocked(sh *shard, q query) *counter.Counter {
+	for _, other := range t.names.Others(q.rule) {
+		h, print := t.hashOf(q.key, other) // only a counter with an entry has a lease
+		if c := counterOf(t.index.search(h, print), q.key, other); c != nil {
+			c.Revoke(q.now)
 		}
 	}
-	was, trace := t.memory.recall(sh.traces, print, now, true)
-	c := counter.New(key, ruleAs(was, rule), h, t.link, &t.group, now)
+	was, trace := t.memory.recall(sh.traces, q.print, q.now)
+	c := counter.New(q.key, ruleAs(was, q.rule), q.h, t.link, &t.group, q.now)
 	if was != nil {
-		c.Resume(now, trace)
+		c.Resume(q.now, trace)
 	}
 	sh.live++
 	if n := sh.rowsLocked(); n > len(sh.rows.Load().tags) {
-		sh.growLocked(n, now)
+		sh.growLocked(n, q.now)
 	}
-	sh.putLocked(c, h, print)
+	sh.putLocked(c, q.h, q.print)
 	t.stats.live.Add(1)
 	t.stats.created.Add(1)
 	return c

@@ -68,27 +68,24 @@ func (ts *traces) pair(print uint64) [2]*traceSet {
 }
 
 // find returns the place of a key.
-func (ts *traces) find(print uint64) (p place, found bool) {
+func (ts *traces) find(print uint64) (none place) {
 	if ts.used == 0 {
-		return p, false
+		return none
 	}
 	for _, set := range ts.pair(print) {
 		for i, id := range &set.ids {
 			if (id^print)>>lowBits == 0 && id != 0 {
-				return place{set, i}, true
+				return place{set, i}
 			}
 		}
 	}
-	return p, false
+	return none
 }
 
-func (ts *traces) has(print uint64) bool {
-	_, found := ts.find(print)
-	return found
-}
+func (ts *traces) has(print uint64) bool { return ts.find(print).set != nil }
 
 // free returns a free place in the emptier of the two sets of an id.
-func (ts *traces) free(id uint64) (p place, found bool) {
+func (ts *traces) free(id uint64) (p place) {
 	most := 0
 	for _, set := range ts.pair(id) {
 		first, n := 0, 0
@@ -102,21 +99,21 @@ func (ts *traces) free(id uint64) (p place, found bool) {
 			p, most = place{set, first}, n
 		}
 	}
-	return p, most > 0
+	return p
 }
 
 // clear frees a place in the two full sets of an id: it moves a key of theirs to the other set of that key.
-func (ts *traces) clear(id uint64) (p place, found bool) {
+func (ts *traces) clear(id uint64) (none place) {
 	for _, set := range ts.pair(id) {
 		for i, id := range &set.ids {
-			if q, found := ts.free(id); found {
-				p = place{set, i}
-				q.put(p.get())
-				return p, true
+			if other := ts.free(id); other.set != nil {
+				p := place{set, i}
+				other.put(p.get())
+				return p
 			}
 		}
 	}
-	return p, false
+	return none
 }
 
 // memory is what the traces of all shards share: their rules, and what they count.
@@ -225,22 +222,27 @@ func (m *memory) share(is remembered, now int64) int {
 	return is.traceOf().ShareLeft(m.ruleOf(is).rule, now)
 }
 
-// recall returns what is remembered of a key, and forgets it if take is set, because the key gets a
-// counter. rule is nil if nothing counts any more.
-func (m *memory) recall(ts *traces, print uint64, now int64, take bool) (rule *limit.Rule, t algorithm.Trace) {
-	p, found := ts.find(print)
-	if !found {
-		return nil, t
+// look returns what is remembered of a key, and where. rule is nil if nothing counts any more.
+func (m *memory) look(ts *traces, print uint64, now int64) (p place, rule *limit.Rule, t algorithm.Trace) {
+	if p = ts.find(print); p.set == nil {
+		return p, nil, t
 	}
 	is := p.get()
 	if rule, t = m.ruleOf(is).rule, is.traceOf(); t.ShareLeft(rule, now) == 0 {
 		rule = nil
 	}
-	if take {
-		m.lost(ts, is)
-		if p.put(remembered{}); rule != nil {
-			m.recalled.Add(1)
-		}
+	return p, rule, t
+}
+
+// recall is look for a key that gets a counter: what is remembered of it is forgotten.
+func (m *memory) recall(ts *traces, print uint64, now int64) (*limit.Rule, algorithm.Trace) {
+	p, rule, t := m.look(ts, print, now)
+	if p.set != nil {
+		m.lost(ts, p.get())
+		p.put(remembered{})
+	}
+	if rule != nil {
+		m.recalled.Add(1)
 	}
 	return rule, t
 }
@@ -257,14 +259,14 @@ func (m *memory) remember(ts *traces, print uint64, rule *limit.Rule, t algorith
 	if ts.used >= len(ts.sets)*setSize*3/4 && len(ts.sets) < ts.most { // also if there are none yet
 		m.grow(ts, now)
 	}
+	m.live.Add(1)
+	ts.used++
 	m.enter(ts, remembered{print&^(1<<lowBits-1) | k<<highBits | uint64(t.High), t.Bits}, now)
 }
 
-// enter finds a place for a trace, which is counted already among the references of its rule.
+// enter finds a place for a trace, which is counted already.
 func (m *memory) enter(ts *traces, is remembered, now int64) {
-	m.live.Add(1)
-	ts.used++
-	if p, found := ts.free(is.id); found {
+	if p := ts.free(is.id); p.set != nil {
 		p.put(is)
 		return
 	}
@@ -290,7 +292,7 @@ func (m *memory) enter(ts *traces, is remembered, now int64) {
 			}
 		}
 	}
-	if p, found := ts.clear(is.id); found {
+	if p := ts.clear(is.id); p.set != nil {
 		p.put(is)
 		return
 	}
@@ -315,11 +317,9 @@ func (m *memory) grow(ts *traces, now int64) {
 			is := place{&was[i], j}.get()
 			if m.hasEnded(is, now) {
 				m.lost(ts, is)
-				continue
+			} else {
+				m.enter(ts, is, now)
 			}
-			m.live.Add(-1)
-			ts.used--
-			m.enter(ts, is, now)
 		}
 	}
 }

@@ -33,7 +33,7 @@ func checkMemory(t *testing.T, m *memory, ts *traces) {
 			if p := (place{&ts.sets[i], j}); p.get().id != 0 {
 				used++
 				refs[m.ruleOf(p.get())]++
-				if at, _ := ts.find(p.get().id); at != p {
+				if at := ts.find(p.get().id); at != p {
 					t.Errorf("place %d of set %d is not found", j, i)
 				}
 			}
@@ -140,7 +140,7 @@ func TestWhatCountsNoMoreIsForgotten(t *testing.T) {
 			}
 		case "recall":
 			for i := range uint64(setSize) {
-				if rule, _ := m.recall(ts, i<<lowBits|i<<40|1<<63, later, true); rule != nil {
+				if rule, _ := m.recall(ts, i<<lowBits|i<<40|1<<63, later); rule != nil {
 					t.Error("an ended trace was recalled")
 				}
 			}
@@ -178,7 +178,7 @@ func TestRulesOfTracesAreBounded(t *testing.T) {
 	print := rng.Uint64()
 	other := limit.Must(limit.FixedWindow("another", 7, time.Hour))
 	m.remember(ts, print, other, traceOf(t, other, 7, later), later)
-	if was, trace := m.recall(ts, print, later, false); was != other || trace.ShareLeft(was, later) != 256 {
+	if _, was, trace := m.look(ts, print, later); was != other || trace.ShareLeft(was, later) != 256 {
 		t.Errorf("recalled %v", was)
 	}
 	if len(m.rules) != ruleMask || len(m.index) != ruleMask {
