@@ -125,31 +125,24 @@ func outcomesOf(n [tally.Groups]uint64) Outcomes {
 	return Outcomes{Unsynced: n[tally.Unsynced], Synced: n[tally.Synced], Degraded: n[tally.Degraded], Local: n[tally.Local], Notice: n[tally.Notice], Remote: n[tally.Remote]}
 }
 
-func (o *Outcomes) add(p Outcomes) {
-	o.Unsynced += p.Unsynced
-	o.Synced += p.Synced
-	o.Degraded += p.Degraded
-	o.Local += p.Local
-	o.Notice += p.Notice
-	o.Remote += p.Remote
-}
-
 // addRules adds what was counted by rule to s. Units that Redis has admitted itself count as confirmed.
 func (s *Stats) addRules(all []tally.Named) {
+	var allowed, denied [tally.Groups]uint64
 	for _, is := range all {
 		r := RuleStats{Name: is.Name, Allowed: outcomesOf(is.Allowed), Denied: outcomesOf(is.Denied), WouldRefuse: is.WouldRefuse, Invalid: is.Invalid, Exempt: is.Exempt}
 		s.Rules = append(s.Rules, r)
-		s.Allowed.add(r.Allowed)
-		s.Denied.add(r.Denied)
 		s.WouldRefuse += r.WouldRefuse
 		s.Invalid += r.Invalid
 		s.Exempt += r.Exempt
 		for g, units := range is.Units {
+			allowed[g] += is.Allowed[g]
+			denied[g] += is.Denied[g]
 			if s.AdmittedUnits += units; g == tally.Remote {
 				s.AckedUnits += units
 			}
 		}
 	}
+	s.Allowed, s.Denied = outcomesOf(allowed), outcomesOf(denied)
 }
 
 // Latency describes how long exchanges with Redis have taken that were answered in full: from
