@@ -74,26 +74,20 @@ func (l *Limiter) Explain(ctx context.Context, key string, rules ...*limit.Rule)
 		rules = l.Rules()
 	}
 	list := make([]Explanation, 0, len(rules))
+	var unused []Explanation
 	for _, rule := range rules {
 		if err := l.CheckRule(rule); err != nil {
 			return nil, err
 		}
-		if rule.Parts() == nil {
-			list = append(list, l.explain(key, rule))
-		}
-		for _, part := range rule.Parts() {
-			list = append(list, l.explain(key, part))
+		for _, part := range decision.AppendParts(nil, key, rule, 1) {
+			if e := l.explain(key, part.Rule); e.InMemory {
+				list = append(list, e)
+			} else {
+				unused = append(unused, e)
+			}
 		}
 	}
-	slices.SortStableFunc(list, func(a, b Explanation) int {
-		switch {
-		case a.InMemory == b.InMemory:
-			return 0
-		case a.InMemory:
-			return -1
-		}
-		return 1
-	})
+	list = append(list, unused...)
 	if l != nil && l.driver != nil {
 		l.driver.askStored(decision.Given(ctx), key, list[:min(len(list), mostAsked)])
 	}
