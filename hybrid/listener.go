@@ -44,7 +44,7 @@ type listener struct {
 	mu       sync.Mutex
 	channel  string // "": none
 	echo     string
-	round    int // calls of listen and close so far; what a subscription of an earlier round receives is ignored
+	round    int // calls of listen so far; what a subscription of an earlier round receives is ignored
 	stopped  bool
 	sub      *redisstore.Subscription // of this round, nil: none
 	box      received
@@ -63,20 +63,10 @@ func newListener(store *redisstore.Store, wake func()) *listener {
 // listen subscribes to a channel and to that of the node's own echoes. It ends the subscription
 // before, and discards what that has received. With an empty channel it subscribes to none. It
 // does not wait for the network.
-func (l *listener) listen(channel, echo string) { l.change(channel, echo, false) }
-
-// close ends the goroutine, and waits until it has ended. If the client is making a connection,
-// that takes until the client notices.
-func (l *listener) close() {
-	l.change("", "", true)
-	<-l.ended
-}
-
-// change begins a round.
-func (l *listener) change(channel, echo string, stop bool) {
+func (l *listener) listen(channel, echo string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.channel, l.echo, l.stopped = channel, echo, l.stopped || stop
+	l.channel, l.echo = channel, echo
 	l.round++
 	l.box, l.boxBytes, l.waiting = received{}, 0, false
 	if l.sub != nil {
@@ -86,7 +76,17 @@ func (l *listener) change(channel, echo string, stop bool) {
 	l.retry()
 }
 
-// retry ends the pause before a broken subscription is made anew.
+// close ends the goroutine, and waits until it has ended. If the client is making a connection,
+// that takes until the client notices.
+func (l *listener) close() {
+	l.mu.Lock()
+	l.stopped = true
+	l.mu.Unlock()
+	l.listen("", "")
+	<-l.ended
+}
+
+// retry ends the pause of run.
 func (l *listener) retry() {
 	select {
 	case l.nudge <- struct{}{}:
@@ -122,7 +122,10 @@ func (l *listener) run() {
 			via = (via + 1) % l.store.Keyspace().Shards()
 		}
 		// Also after it was confirmed: a server may close the connection each time.
-		l.sleep(pause/2 + rand.N(pause/2))
+		select {
+		case <-time.After(pause/2 + rand.N(pause/2)):
+		case <-l.nudge:
+		}
 		pause = min(2*pause, maxListenPause)
 	}
 }
@@ -149,16 +152,6 @@ func (l *listener) subscribe(via int) (sub *redisstore.Subscription, round int, 
 	}
 	l.sub = sub
 	return sub, round, false
-}
-
-// sleep pauses for d, or until a round begins or a retry is wanted.
-func (l *listener) sleep(d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-l.nudge:
-	}
 }
 
 // hear reads a subscription until it ends, and reports whether it was confirmed.
