@@ -152,15 +152,11 @@ func (l *Limiter) awaitReport(ctx context.Context, key string, rule *limit.Rule)
 	ctx, cancel := context.WithTimeout(ctx, l.driver.exact.timeout)
 	defer cancel()
 	for range 2 {
-		ended := l.table.AwaitReport(key, rule, l.now())
-		if ended == nil {
+		c := l.table.Find(key, rule)
+		if c == nil {
 			return
 		}
-		select {
-		case <-ended:
-		case <-ctx.Done():
-			return
-		case <-l.driver.stop:
+		if ended := c.AwaitReport(l.now()); ended == nil || !l.driver.await(ctx, ended) {
 			return
 		}
 	}
@@ -214,7 +210,7 @@ func (l *Limiter) Preload(ctx context.Context, keys []string, rule *limit.Rule) 
 		for _, key := range keys[:n] {
 			l.table.Touch(key, rule, l.now())
 		}
-		if err := l.driver.flush(ctx, false); err != nil {
+		if err := l.driver.flush(ctx, reconcile.Flush{}); err != nil {
 			return err
 		}
 		keys = keys[n:]

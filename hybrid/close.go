@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/decision"
+	"github.com/hybridlimit/hybridlimit/internal/reconcile"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
 
@@ -33,9 +33,10 @@ func (d *driver) close(ctx context.Context) error {
 			d.leave(ctx) // after all calls: a heartbeat would enter the node into the list again
 		}
 	}(err == nil)
-	hangs := waitFor(ctx, left)
+	hangs := waitFor(ctx, left, "redis or of OnStateChange")
 	d.lim.link.Close()
-	lost := !d.nothingLost()
+	d.expire()
+	lost := d.pending()
 	if !lost {
 		err = nil // Redis could not be reached, but there was nothing to report
 	}
@@ -46,16 +47,19 @@ func (d *driver) close(ctx context.Context) error {
 	d.state.Store(&last)
 	d.lim.link.SetMode(d.fallback.Multiplier(int64(last.Nodes)), true)
 	switch n := d.lim.Stats().PendingUnits; {
+	case n > 0 && err == nil:
+		return fmt.Errorf("hybrid: close: %d admitted units were not reported to redis: their keys are broken there, or they were admitted while closing", n)
 	case n > 0:
-		return unreported(n, err)
+		return fmt.Errorf("hybrid: close: %d admitted units were not reported to redis: %w", n, err)
 	case lost && err != nil:
 		return fmt.Errorf("hybrid: close: %d units that were given back were not reported to redis: %w", d.unreportedBack(), err)
 	}
 	return err
 }
 
-// waitFor waits until everything has ended, and returns an error if it has not when ctx ends.
-func waitFor(ctx context.Context, ended <-chan struct{}) error {
+// waitFor waits until everything has ended, and returns an error that says what may hang if it has not
+// when ctx ends.
+func waitFor(ctx context.Context, ended <-chan struct{}, what string) error {
 	select {
 	case <-ended:
 		return nil
@@ -65,49 +69,34 @@ func waitFor(ctx context.Context, ended <-chan struct{}) error {
 	case <-ended: // both have ended at once
 		return nil
 	default:
-		return fmt.Errorf("hybrid: close: a call of redis or of OnStateChange still hangs: %w", ctx.Err())
+		return fmt.Errorf("hybrid: close: a call of %s still hangs: %w", what, ctx.Err())
 	}
 }
 
-// nothingLost reports whether Redis has acknowledged all that was admitted or given back. It first drops
-// what does not count any more, because the other nodes would not count it either.
-func (d *driver) nothingLost() bool {
+// expire drops the units that do not count any more. They are not lost, because the other nodes would
+// not count them either.
+func (d *driver) expire() {
 	now := d.lim.now()
 	d.lim.table.Range(func(c *counter.Counter) bool {
 		c.Expire(now)
 		return true
 	})
-	return !d.pending()
-}
-
-// unreported returns the error of n units that Redis does not know.
-func unreported(n int64, err error) error {
-	if err == nil {
-		return fmt.Errorf("hybrid: close: %d admitted units were not reported to redis: their keys are broken there, or they were admitted while closing", n)
-	}
-	return fmt.Errorf("hybrid: close: %d admitted units were not reported to redis: %w", n, err)
 }
 
 // report reports everything that is pending. While Redis is unreachable and something is
 // pending, it tries again until ctx ends.
 func (d *driver) report(ctx context.Context) error {
-	longUnreachable := d.longUnreachable(ctx)
+	// If Redis has been away for longer than ctx lasts, it is unlikely to return before the end.
+	s := d.state.Load()
+	longAway := s.Mode == Degraded && d.lim.now()-s.Since.UnixNano() > int64(decision.TimeLeft(ctx))
 	return retry(ctx, func() (again bool, err error) {
-		err = d.flush(ctx, false)
+		err = d.flush(ctx, reconcile.Flush{})
 		var unavailable *UnavailableError
 		if !errors.As(err, &unavailable) {
 			return false, err
 		}
-		return mayRecover(unavailable.Err) && d.pending() && !longUnreachable, err
+		return mayRecover(unavailable.Err) && d.pending() && !longAway, err
 	})
-}
-
-// longUnreachable reports whether Redis has been unreachable for longer than ctx lasts: then it is
-// unlikely to return before the end.
-func (d *driver) longUnreachable(ctx context.Context) bool {
-	s := d.state.Load()
-	end, bounded := ctx.Deadline()
-	return s.Mode == Degraded && bounded && d.lim.now()-s.Since.UnixNano() > int64(clock.Until(end))
 }
 
 // leaveFor is for how long Close tries to remove the node from the list of live nodes, besides the time
@@ -182,10 +171,10 @@ func gaveUp(ctx context.Context, last error) error { return fmt.Errorf("%w: %w",
 // if a report has failed the limiter also logs how many units Redis does not know. Units that are
 // admitted while it closes are in the error alone: end the traffic first.
 func (l *Limiter) Close() error {
-	ctx, cancel := withDefaultDeadline(context.Background())
+	ctx, cancel := context.WithTimeout(context.Background(), defaultCloseTimeout)
 	defer cancel()
 	err := l.Shutdown(ctx)
-	if errors.Unwrap(err) == nil { // nil, or nothing has failed: see unreported
+	if errors.Unwrap(err) == nil { // nil, or nothing has failed: see driver.close
 		return err
 	}
 	if n := l.Stats().PendingUnits; n > 0 {
@@ -210,36 +199,22 @@ func (l *Limiter) Shutdown(ctx context.Context) error {
 	if l == nil || l.table == nil || !l.closed.CompareAndSwap(false, true) {
 		return nil
 	}
-	ctx, cancel := withDefaultDeadline(decision.Given(ctx))
-	defer cancel()
+	ctx = decision.Given(ctx)
+	if _, bounded := ctx.Deadline(); !bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, defaultCloseTimeout)
+		defer cancel()
+	}
 	var err error
 	l.queues.Close() // first, so that the units that waiting calls give back are reported
 	if l.driver != nil {
 		err = l.driver.close(ctx)
 	} else {
-		err = l.endAlone(ctx)
+		l.notify.stop()
+		err = waitFor(ctx, l.notify.ended, "OnEvent or of the logger")
 	}
 	l.table.Close()
 	return err
-}
-
-// endAlone stops the notifier of a limiter without Redis.
-func (l *Limiter) endAlone(ctx context.Context) error {
-	l.notify.stop()
-	select {
-	case <-l.alone:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("hybrid: close: a call of OnEvent or of the logger still hangs: %w", ctx.Err())
-	}
-}
-
-// withDefaultDeadline gives ctx a deadline if it has none.
-func withDefaultDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, bounded := ctx.Deadline(); bounded {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, defaultCloseTimeout)
 }
 
 // defaultCloseTimeout bounds Close when the context of the caller has no deadline.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"maps"
 	mrand "math/rand/v2"
 	"slices"
 	"strconv"
@@ -89,8 +90,8 @@ func newDriver(rdb redis.UniversalClient, store *redisstore.Store, o Options, l 
 	}
 	d.exact = exactCalls{l: l, timeout: exactPatience * o.CommandTimeout, used: make([]atomic.Bool, store.Keyspace().Shards()), servers: map[string]*exactServer{}}
 	_, single := rdb.(*redis.Client)
-	cfg := o.config(single)
-	cfg.Channel = store.KnownChannel()
+	cfg := o.config()
+	cfg.Single, cfg.Channel = single, store.KnownChannel()
 	d.machine = reconcile.New(cfg, mrand.New(mrand.NewChaCha8(seed)), systemIdentities(), l.link, store.Keyspace(), o.Shards, l.table.Range, &l.stats)
 	if single { // then its address is known without asking
 		d.machine.Place(store.Servers(context.Background()))
@@ -226,7 +227,7 @@ func (d *driver) ended(r result) reconcile.Event {
 // the next one fails instead, and so do calls that publish: else goroutines would pile up. The machine
 // bounds the pipelines itself.
 func (d *driver) start(id uint64, kind callKind, most int64, f func(context.Context) reconcile.Event) {
-	if kind != callPipeline && d.hangs(kind) {
+	if kind != callPipeline && slices.Contains(slices.Collect(maps.Values(d.late)), kind) {
 		d.calls[id] = call{deadline: pace(), kind: kind, notStarted: true}
 		return
 	}
@@ -285,16 +286,6 @@ func (d *driver) dialed(before uint32, out []redisstore.Outcome) bool {
 	return now != before
 }
 
-// hangs reports whether a call of a kind that has overrun its deadline has not returned.
-func (d *driver) hangs(kind callKind) bool {
-	for _, k := range d.late {
-		if k == kind {
-			return true
-		}
-	}
-	return false
-}
-
 // beat starts a heartbeat.
 func (d *driver) beat(e reconcile.Beat) {
 	var o redisstore.BeatOptions
@@ -309,18 +300,13 @@ func (d *driver) beat(e reconcile.Beat) {
 	o.About = &about
 	d.patience.Store(e.Timeout)
 	d.start(e.ID, callBeat, e.Timeout*5/4, func(ctx context.Context) reconcile.Event {
-		addrs := d.servers(ctx, time.Duration(e.Timeout)/4) // the first time this may use the network
+		brief, cancel := context.WithTimeout(ctx, time.Duration(e.Timeout)/4)
+		addrs := d.store.Servers(brief) // the first time this may use the network
+		cancel()
 		d.addrs.Store(&addrs)
 		b, err := d.store.Beat(ctx, e.Node, d.beatTTL, e.Shards, o)
 		return reconcile.BeatAnswer{ID: e.ID, Recv: d.lim.now(), Addrs: addrs, Beat: b, Err: err}
 	})
-}
-
-// servers returns the addresses of the servers of all shards. It waits for at most the time most.
-func (d *driver) servers(ctx context.Context, most time.Duration) []string {
-	ctx, cancel := context.WithTimeout(ctx, most)
-	defer cancel()
-	return d.store.Servers(ctx)
 }
 
 // serverOf returns the address of the server of a key, as far as it is known: empty for the only one.
@@ -381,13 +367,28 @@ func (d *driver) hear() reconcile.Event {
 
 // announceRoom notifies the other nodes that a caller has made room for a key.
 func (d *driver) announceRoom(n report.Notice) {
-	if d.listener == nil {
-		return
+	if d.listener != nil {
+		d.request(func() reconcile.Event { return reconcile.Room{Notice: n} })
 	}
+}
+
+// request lets the stepping goroutine call f for an event, unless that goroutine has to end.
+func (d *driver) request(f func() reconcile.Event) {
 	select {
-	case d.requests <- func() reconcile.Event { return reconcile.Room{Notice: n} }:
+	case d.requests <- f:
 	case <-d.stop:
 	}
+}
+
+// await waits until an exchange has ended. It returns false if ctx or the driver ends first.
+func (d *driver) await(ctx context.Context, ended <-chan struct{}) bool {
+	select {
+	case <-ended:
+		return true
+	case <-ctx.Done():
+	case <-d.stop:
+	}
+	return false
 }
 
 // publish stores a state for [Limiter.State], and passes it to the notifier.
@@ -399,22 +400,17 @@ func (d *driver) publish(s State) {
 	d.lim.notify.changed(s)
 }
 
-// flush asks for a flush and waits until it has ended. With all it also fetches counters
-// that have nothing to report.
-func (d *driver) flush(ctx context.Context, all bool) error {
+// flush asks for a flush and waits until it has ended.
+func (d *driver) flush(ctx context.Context, f reconcile.Flush) error {
 	if err := ctx.Err(); err != nil { // select would choose at random
 		return fmt.Errorf("hybrid: flush: %w", err)
 	}
-	done, id := make(chan error, 1), uint64(0) // only the stepping goroutine uses id
-	begin := func() reconcile.Event {
+	done := make(chan error, 1)
+	begin := func() reconcile.Event { // only the stepping goroutine uses f
 		d.lastReq++
-		id = d.lastReq
-		d.waiting[id] = done
-		return reconcile.Flush{ID: id, All: all}
-	}
-	withdraw := func() reconcile.Event {
-		delete(d.waiting, id)
-		return reconcile.Withdraw{ID: id}
+		f.ID = d.lastReq
+		d.waiting[f.ID] = done
+		return f
 	}
 	select {
 	case d.requests <- begin:
@@ -429,10 +425,10 @@ func (d *driver) flush(ctx context.Context, all bool) error {
 	case <-d.stop:
 		return fmt.Errorf("hybrid: flush: %w", limit.ErrClosed)
 	case <-ctx.Done():
-		select {
-		case d.requests <- withdraw:
-		case <-d.stop:
-		}
+		d.request(func() reconcile.Event {
+			delete(d.waiting, f.ID)
+			return reconcile.Withdraw{ID: f.ID}
+		})
 		return fmt.Errorf("hybrid: flush: %w", ctx.Err())
 	}
 }

@@ -179,8 +179,10 @@ func (l *Limiter) awaitReturns(ctx context.Context, checks []limit.Check, before
 	var waits []<-chan struct{}
 	now := l.now()
 	for i, q := range checks {
-		if ended := l.table.AwaitReturns(q.Key, q.Rule, now); ended != nil {
-			waits = append(waits, ended)
+		if c := l.table.Find(q.Key, q.Rule); c != nil {
+			if ended := c.AwaitReturns(now); ended != nil {
+				waits = append(waits, ended)
+			}
 		}
 		again = again || l.table.Returned(q.Key, q.Rule) != before[i]
 	}
@@ -190,11 +192,7 @@ func (l *Limiter) awaitReturns(ctx context.Context, checks []limit.Check, before
 	ctx, cancel := context.WithTimeout(ctx, l.driver.exact.timeout)
 	defer cancel()
 	for _, ended := range waits {
-		select {
-		case <-ended:
-		case <-ctx.Done():
-			return false
-		case <-l.driver.stop:
+		if !l.driver.await(ctx, ended) {
 			return false
 		}
 	}

@@ -42,7 +42,6 @@ type exactCall struct {
 	began    time.Duration // on the timer clock
 	inOutage bool          // Redis was not asked: an outage has begun while the call waited
 	hurried  bool          // the deadline of its context was that of the exchange
-	sent     bool          // by another goroutine; under the lock of exactCalls
 	done     chan struct{} // closed when it has its outcome, if it had to wait
 }
 
@@ -171,13 +170,13 @@ func (x *exactCalls) wait(ctx context.Context, c *exactCall) error {
 func (x *exactCalls) withdraw(c *exactCall) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if c.sent {
-		return false
-	}
 	for _, s := range x.servers {
-		s.waiting = slices.DeleteFunc(s.waiting, func(w *exactCall) bool { return w == c })
+		if i := slices.Index(s.waiting, c); i >= 0 {
+			s.waiting = slices.Delete(s.waiting, i, i+1)
+			return true
+		}
 	}
-	return true
+	return false
 }
 
 // fly sends one pipeline after the other while calls wait.
@@ -198,10 +197,7 @@ func (x *exactCalls) fly(s *exactServer) error {
 // tell gives events to the machine.
 func (x *exactCalls) tell(events []reconcile.Event) {
 	for _, ev := range events {
-		select {
-		case x.l.driver.requests <- func() reconcile.Event { return ev }:
-		case <-x.l.driver.stop:
-		}
+		x.l.driver.request(func() reconcile.Event { return ev })
 	}
 }
 
@@ -214,7 +210,6 @@ func (x *exactCalls) next(s *exactServer) (list []*exactCall) {
 		if buckets += c.buckets(); len(list) > 0 && buckets > mostBuckets {
 			break
 		}
-		c.sent = true
 		list = append(list, c)
 	}
 	if s.waiting = slices.Delete(s.waiting, 0, len(list)); len(list) == 0 {
@@ -287,7 +282,7 @@ func (x *exactCalls) close() {
 	x.closed = true
 	for _, s := range x.servers {
 		for _, c := range s.waiting {
-			c.sent, c.Err = true, limit.ErrClosed
+			c.Err = limit.ErrClosed
 			close(c.done)
 		}
 		s.waiting = nil

@@ -25,8 +25,7 @@ type Limiter struct {
 	table  *table.Table
 	clock  clock.Clock
 	link   *counter.Link
-	driver *driver       // nil: local only
-	alone  chan struct{} // without Redis: closed when the notifier has ended
+	driver *driver // nil: local only
 	stats  reconcile.Stats
 	queues waitqueue.Queues
 	notify *notifier
@@ -47,11 +46,7 @@ func (l *Limiter) CheckRule(rule *limit.Rule) error {
 	case !rule.Valid():
 		return fmt.Errorf("hybrid: %w", limit.ErrNilRule)
 	case rule.Parts() != nil:
-		for _, part := range rule.Parts() {
-			if err := l.CheckRule(part); err != nil {
-				return err
-			}
-		}
+		return decision.EachPart(rule, l.CheckRule)
 	case rule.Algorithm() == limit.AlgorithmSlidingLog:
 		return fmt.Errorf("hybrid: %w: %v: a sliding log cannot be merged from batches; use a sliding window here, or package remote for an exact log", limit.ErrUnsupported, rule)
 	}
@@ -72,20 +67,16 @@ func (l *Limiter) Flush(ctx context.Context) error {
 	if l == nil || l.driver == nil {
 		return nil
 	}
-	return l.driver.flush(decision.Given(ctx), true)
+	return l.driver.flush(decision.Given(ctx), reconcile.Flush{All: true})
 }
 
 // State returns the state of the connection to Redis.
 func (l *Limiter) State() State {
-	if l == nil {
+	switch {
+	case l == nil || l.driver == nil && l.closed.Load():
 		return State{Mode: Closed, Nodes: 1}
-	}
-	if l.driver == nil {
-		m := LocalOnly
-		if l.closed.Load() {
-			m = Closed
-		}
-		return State{Mode: m, Nodes: 1}
+	case l.driver == nil:
+		return State{Mode: LocalOnly, Nodes: 1}
 	}
 	return *l.driver.state.Load()
 }
@@ -110,15 +101,17 @@ func (l *Limiter) ID() string {
 
 // Stats returns what the limiter has done so far. Do not call it often: each popular key has
 // its own count of what it admits, and to add up 65,536 of them takes milliseconds.
-func (l *Limiter) Stats() Stats { return l.figures(true) }
+func (l *Limiter) Stats() Stats { return l.figures((*table.Table).Survey) }
 
 // QuickStats is Stats without a look at each key, for those who ask every second. What popular keys
 // have admitted since their last report is missing, and so are QueuedKeys, QuarantinedKeys and
 // OldestPending.
-func (l *Limiter) QuickStats() Stats { return l.figures(false) }
+func (l *Limiter) QuickStats() Stats {
+	return l.figures(func(*table.Table, int64) (none counter.Survey) { return none })
+}
 
-// figures returns the statistics. each says whether to look at each key.
-func (l *Limiter) figures(each bool) Stats {
+// figures returns the statistics, with those that survey finds in the table at a time.
+func (l *Limiter) figures(survey func(t *table.Table, now int64) counter.Survey) Stats {
 	var s Stats
 	if l == nil || l.table == nil {
 		if l != nil {
@@ -139,10 +132,7 @@ func (l *Limiter) figures(each bool) Stats {
 	s.ExactAsked, s.ExactFailed = l.stats.ExactAsked.Load(), l.stats.ExactFailed.Load()
 	s.CancelledUnits, s.ChargedUnits = l.stats.Cancelled.Load(), l.stats.Charged.Load()
 	now := l.now()
-	var survey counter.Survey
-	if each {
-		survey = l.table.Survey(now)
-	}
+	keys := survey(l.table, now)
 	s.addRules(l.tally.All())
 	for i := range s.Rules {
 		s.Rules[i].Overshoot = l.stats.OvershootOf(s.Rules[i].Name)
@@ -150,9 +140,9 @@ func (l *Limiter) figures(each bool) Stats {
 	if l.link != nil {
 		s.UnreturnedUnits += l.link.Unreturned.Load()
 		s.PendingUnits = s.AdmittedUnits - s.AckedUnits - s.ForgivenUnits - s.ExpiredUnits - s.WithdrawnUnits - s.OverflowUnits
-		s.QueuedKeys, s.QuarantinedKeys = survey.Queued, survey.Quarantined
-		if survey.Oldest != 0 {
-			s.OldestPending = time.Duration(max(now-survey.Oldest, 1))
+		s.QueuedKeys, s.QuarantinedKeys = keys.Queued, keys.Quarantined
+		if keys.Oldest != 0 {
+			s.OldestPending = time.Duration(max(now-keys.Oldest, 1))
 		}
 		s.FailuresBy, s.Exchanges = l.stats.LoadFailures(), latencyOf(&l.stats.Exchanges)
 		if at := l.stats.LastSuccess.Load(); at != 0 {

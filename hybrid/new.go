@@ -62,11 +62,7 @@ func build(rdb redis.UniversalClient, o Options) (*Limiter, error) {
 		return nil, fmt.Errorf("hybrid: %w", err)
 	}
 	if rdb == nil {
-		l.alone = make(chan struct{})
-		go func() {
-			defer close(l.alone)
-			_ = l.notify.run() // it returns no error
-		}()
+		go l.notify.run()
 		return l, nil
 	}
 	l.driver = newDriver(rdb, store, o, l)

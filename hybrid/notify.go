@@ -24,7 +24,8 @@ type notifier struct {
 	panics   func() // counts a panic of a logger or a hook
 	states   chan State
 	events   chan Event
-	done     chan struct{}
+	done     chan struct{}         // closed: run must end
+	ended    chan struct{}         // closed: run has ended
 	last     State                 // the latest that was passed on; owned by changed
 	now      atomic.Pointer[State] // the latest of all
 
@@ -47,7 +48,7 @@ const (
 // newNotifier returns a notifier that does not run yet.
 func newNotifier(o Options, stats func() Stats, panics func()) *notifier {
 	n := &notifier{log: o.Logger, fallback: o.Fallback, onState: o.OnStateChange, onEvent: o.OnEvent, stats: stats, panics: panics,
-		states: make(chan State, stateBacklog), events: make(chan Event, eventBacklog), done: make(chan struct{}),
+		states: make(chan State, stateBacklog), events: make(chan Event, eventBacklog), done: make(chan struct{}), ended: make(chan struct{}),
 		last: State{Mode: Resyncing}, logged: Resyncing}
 	n.now.Store(&State{Mode: Resyncing})
 	return n
@@ -58,7 +59,6 @@ func newNotifier(o Options, stats func() Stats, panics func()) *notifier {
 func (n *notifier) changed(s State) {
 	n.now.Store(&s)
 	if s.Mode == n.last.Mode && (s.Mode != Degraded || s.Reason == n.last.Reason || !needsOperator(s.Reason)) {
-		n.last.Nodes = s.Nodes
 		return
 	}
 	n.last = s
@@ -98,8 +98,9 @@ func hint(reason string) []slog.Attr {
 // stop ends run.
 func (n *notifier) stop() { close(n.done) }
 
-// run passes on states and events until stop.
+// run passes on states and events until stop. It returns no error.
 func (n *notifier) run() error {
+	defer close(n.ended)
 	timer := time.NewTimer(math.MaxInt64)
 	defer timer.Stop()
 	for {

@@ -157,29 +157,20 @@ func setDefault[T comparable](v *T, d T) {
 
 // validate returns one error that names everything that is wrong with o.
 func (o Options) validate() error {
-	var errs []error
-	within := func(name string, v, lo, hi time.Duration) {
-		if v < lo || v > hi {
-			errs = append(errs, fmt.Errorf("hybrid: %s %v: must be %v to %v", name, v, lo, hi))
-		}
+	errs := []error{
+		within("SyncInterval", o.SyncInterval, time.Millisecond, time.Minute),
+		within("MaxLag", o.MaxLag, o.SyncInterval, max(time.Minute, o.SyncInterval)),
+		within("CommandTimeout", o.CommandTimeout, time.Millisecond, time.Minute),
+		within("HeartbeatInterval", o.HeartbeatInterval, 10*time.Millisecond, time.Minute),
+		within("MinBackoff", o.MinBackoff, time.Millisecond, time.Hour),
+		within("MaxBackoff", o.MaxBackoff, max(o.MinBackoff, time.Millisecond), time.Hour),
+		within("Shards", o.Shards, 1, 1024),
+		within("DegradeAfter", o.DegradeAfter, 1, 100),
+		within("MaxBatch", o.MaxBatch, 0, redisstore.MaxOps),
+		within("ExpectedNodes", o.ExpectedNodes, 0, 100_000),
+		within("MaxKeys", o.MaxKeys, 0, table.MaxMaxKeys),
+		within("MaxRemembered", o.MaxRemembered, 0, table.MaxMaxRemembered),
 	}
-	between := func(name string, v, lo, hi int) {
-		if v < lo || v > hi {
-			errs = append(errs, fmt.Errorf("hybrid: %s %d: must be %d to %d", name, v, lo, hi))
-		}
-	}
-	within("SyncInterval", o.SyncInterval, time.Millisecond, time.Minute)
-	within("MaxLag", o.MaxLag, o.SyncInterval, max(time.Minute, o.SyncInterval))
-	within("CommandTimeout", o.CommandTimeout, time.Millisecond, time.Minute)
-	within("HeartbeatInterval", o.HeartbeatInterval, 10*time.Millisecond, time.Minute)
-	within("MinBackoff", o.MinBackoff, time.Millisecond, time.Hour)
-	within("MaxBackoff", o.MaxBackoff, max(o.MinBackoff, time.Millisecond), time.Hour)
-	between("Shards", o.Shards, 1, 1024)
-	between("DegradeAfter", o.DegradeAfter, 1, 100)
-	between("MaxBatch", o.MaxBatch, 0, redisstore.MaxOps)
-	between("ExpectedNodes", o.ExpectedNodes, 0, 100_000)
-	between("MaxKeys", o.MaxKeys, 0, table.MaxMaxKeys)
-	between("MaxRemembered", o.MaxRemembered, 0, table.MaxMaxRemembered)
 	if o.Fallback > FailClosed {
 		errs = append(errs, fmt.Errorf("hybrid: Fallback %d: unknown", o.Fallback))
 	}
@@ -192,13 +183,21 @@ func (o Options) validate() error {
 	return errors.Join(errs...)
 }
 
-// config returns what package reconcile needs of o. single: one server has all keys.
-func (o Options) config(single bool) reconcile.Config {
+// within returns an error if an option is not lo to hi.
+func within[T int | time.Duration](name string, v, lo, hi T) error {
+	if v < lo || v > hi {
+		return fmt.Errorf("hybrid: %s %v: must be %v to %v", name, v, lo, hi)
+	}
+	return nil
+}
+
+// config returns what package reconcile needs of o.
+func (o Options) config() reconcile.Config {
 	return reconcile.Config{
 		SyncInterval: int64(o.SyncInterval), MaxLag: int64(o.MaxLag), CommandTimeout: int64(o.CommandTimeout),
 		HeartbeatInterval: int64(o.HeartbeatInterval), MinBackoff: int64(o.MinBackoff), MaxBackoff: int64(o.MaxBackoff),
 		DegradeAfter: o.DegradeAfter, ExpectedNodes: o.ExpectedNodes, MaxBatch: o.MaxBatch,
-		Fallback: reconcile.Fallback(o.Fallback), Notices: !o.NoNotices, Single: single,
+		Fallback: reconcile.Fallback(o.Fallback), Notices: !o.NoNotices,
 	}
 }
 

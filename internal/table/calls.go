@@ -74,23 +74,6 @@ func (t *Table) Learn(key string, now int64, a report.Answer) (of *counter.Count
 	return of, out
 }
 
-// AwaitReturns returns a channel that is closed when an exchange of the counter of key has ended, nil if
-// Redis has acknowledged all refunds of it, see [counter.Counter.AwaitReturns].
-func (t *Table) AwaitReturns(key string, rule *limit.Rule, now int64) <-chan struct{} {
-	if c := t.Find(key, rule); c != nil {
-		return c.AwaitReturns(now)
-	}
-	return nil
-}
-
-// AwaitReport is AwaitReturns for all that Redis has not acknowledged, see [counter.Counter.AwaitReport].
-func (t *Table) AwaitReport(key string, rule *limit.Rule, now int64) <-chan struct{} {
-	if c := t.Find(key, rule); c != nil {
-		return c.AwaitReport(now)
-	}
-	return nil
-}
-
 // Returned returns how often Redis has acknowledged refunds of key, see [counter.Counter.Returned].
 func (t *Table) Returned(key string, rule *limit.Rule) uint32 {
 	if c := t.Find(key, rule); c != nil {

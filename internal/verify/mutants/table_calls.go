@@ -222,7 +222,7 @@ var callMutants = []mutant{
 		name:   "preloaded-in-the-background",
 		breaks: "Preload does not wait for the answers.",
 		at:     "hybrid Limiter.Preload",
-		old:    `l.driver.flush(ctx, false)`,
+		old:    `l.driver.flush(ctx, reconcile.Flush{})`,
 		new:    `ctx.Err()`,
 		by:     hybrid("TestPreload"),
 	},

@@ -105,8 +105,8 @@ var memberMutants = []mutant{
 		name:   "close-gives-up",
 		breaks: "Close does not use the time that its context gives.",
 		at:     "hybrid driver.report",
-		old:    `return mayRecover(unavailable.Err) && d.pending() && !longUnreachable, err`,
-		new:    `return false && !longUnreachable, err`,
+		old:    `return mayRecover(unavailable.Err) && d.pending() && !longAway, err`,
+		new:    `return false && !longAway, err`,
 		by:     hybrid("TestRealCloseWhileRedisStops"),
 	},
 	{
@@ -121,8 +121,8 @@ var memberMutants = []mutant{
 		name:   "close-hopes-too-long",
 		breaks: "Close waits for a Redis that has been away for longer than Close may last.",
 		at:     "hybrid driver.report",
-		old:    `longUnreachable := d.longUnreachable(ctx)`,
-		new:    `longUnreachable := d.longUnreachable(ctx) && false`,
+		old:    `longAway := s.Mode == Degraded &&`,
+		new:    `longAway := false && s.Mode == Degraded &&`,
 		by:     hybrid("TestCloseAfterALongOutage"),
 	},
 	{
