@@ -67,7 +67,7 @@ var generationMutants = []mutant{
 		breaks: "A node that resets a key of which it has no counter does not remember it.",
 		at:     "internal/table Table.Renew",
 		old:    `t.with(key, rule, now, always, func(c *counter.Counter) bool { return c.Renew(`,
-		new:    `t.with(key, rule, now, alwaysIf(a.Level.NS != 0 || len(a.Buckets) > 0), func(c *counter.Counter) bool { return c.Renew(`,
+		new:    `t.with(key, rule, now, toTake(max(a.Level.NS, int64(len(a.Buckets)))), func(c *counter.Counter) bool { return c.Renew(`,
 		by:     hybrid("TestRealResetOfAForeignKey"),
 	},
 	{
