@@ -117,7 +117,7 @@ func (l *Limiter) takeMost(ctx context.Context, q redisstore.Ask) (granted int64
 	if err != nil {
 		return 0, decision.Failed(q.Rule), err
 	}
-	return t.Answers[0].Units, t.Answers[0].Result(t.Answers[0].Units > 0, 1), nil
+	return t.Answers[0].Units, t.Answers[0].Result(1), nil
 }
 
 // Charge counts n units of key, whether they fit or not, and returns how many count now. It is for

@@ -73,7 +73,7 @@ func (l *Limiter) reserve(ctx context.Context, key string, rule *limit.Rule, n i
 	}
 	fits, answer := a.Fits(&t, 0), &t.Answers[0]
 	r.of = redisstore.Booking{At: t.Now, Level: answer.Level}
-	r.res = answer.Result(fits, n)
+	r.res = answer.Result(n)
 	if rule.Algorithm() == limit.AlgorithmFunnel && n <= rule.Limit() {
 		is, level := arith.Of(rule), answer.Level
 		if !fits {

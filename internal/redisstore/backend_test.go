@@ -119,7 +119,7 @@ func (l *Limiter) Take(_ context.Context, key string, rule *limit.Rule, n int64)
 	if err != nil {
 		return limit.Result{}, err
 	}
-	return a.Result(a.Units > 0, n), nil
+	return a.Result(n), nil
 }
 
 func (l *Limiter) Peek(_ context.Context, key string, rule *limit.Rule) (limit.Result, error) {
@@ -127,7 +127,7 @@ func (l *Limiter) Peek(_ context.Context, key string, rule *limit.Rule) (limit.R
 	if err != nil {
 		return limit.Result{}, err
 	}
-	return a.Result(a.Units > 0, 1), nil
+	return a.Result(1), nil
 }
 
 func (l *Limiter) Set(_ context.Context, key string, rule *limit.Rule, used int64) error {

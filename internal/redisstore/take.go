@@ -26,9 +26,6 @@ const (
 	BookState TakeMode = "1+" // Book, likewise
 )
 
-// withState reports whether the answers have the State of the counter.
-func (m TakeMode) withState() bool { return len(m) > 1 }
-
 // Ask asks a counter for units.
 type Ask struct {
 	Counter string        // from [Keyspace.CounterKey]
@@ -46,11 +43,22 @@ type Taken struct {
 	Answers []Answer
 }
 
-// Answer is the answer of one counter, with its content after the call.
+// Answer is the answer of one counter, with its content after the call: the fields of its
+// algorithm are set.
 type Answer struct {
-	Units int64 // 0: they do not fit; with [Most] how many were booked
-	Content
+	Units int64        // 0: they do not fit; with [Most] how many were booked
 	State report.State // with [LookState] and [BookState]
+	rule  *limit.Rule
+
+	// Level is the time in which a leaky bucket will be empty.
+	Level arith.Span
+	// Of a window, in ascending order.
+	buckets []report.Bucket
+	current int64         // ID of the current bucket
+	past    time.Duration // how much of that has passed
+	// Of a log.
+	count       int64
+	wait, reset time.Duration
 }
 
 // Take asks several counters in one call. If a counter cannot be used, the error is a
@@ -87,7 +95,7 @@ func (s *Store) LookAt(ctx context.Context, asks []Ask) []Seen {
 	for i := range list {
 		if out[i].Err = list[i].Err; out[i].Err == nil {
 			a := list[i].Taken.Answers[0]
-			out[i].Result, out[i].Used = decision.Judged(asks[i].Rule, a.Result(a.Units > 0, 1)), a.Used()
+			out[i].Result, out[i].Used = decision.Judged(asks[i].Rule, a.Result(1)), a.Used()
 		}
 	}
 	return out
@@ -200,115 +208,89 @@ func (c *call) taken(mode TakeMode, asks []Ask) (t Taken, by int, err error) {
 		if mode == Most {
 			most = asks[i].Units
 		}
-		a.Units = r.number(most)
-		a.Content = r.content(asks[i].Rule)
-		if mode.withState() {
-			a.State = r.state(&a.Content)
+		a.rule, a.Units = asks[i].Rule, r.number(most)
+		a.content(r)
+		if mode == LookState || mode == BookState {
+			a.state(r)
 		}
 	}
 	return t, by, r.end()
 }
 
-// state returns the next item, what is to be known of a counter besides its content, with that content.
-func (r *reader) state(c *Content) (st report.State) {
+// state reads the next item, what is to be known of a counter besides its content.
+func (a *Answer) state(r *reader) {
 	r.line = r.text()
-	st.Gen = r.digits(maxExact)
-	st.Born = r.field(maxExact)
-	st.Converted = r.field(1) == 1
-	if r.line != "" && arith.Of(c.rule).Units > 0 {
-		if st.Waiting = r.field(maxExact); st.Waiting == 0 {
+	a.State = report.State{Gen: r.digits(maxExact), Born: r.field(maxExact), Converted: r.field(1) == 1, Level: a.Level, Buckets: a.buckets}
+	if r.line != "" && arith.Of(a.rule).Units > 0 {
+		if a.State.Waiting = r.field(maxExact); a.State.Waiting == 0 {
 			r.fail("nobody waits until 0")
 		}
 	}
 	r.over()
-	st.Level, st.Buckets = c.Level, c.buckets
-	return st
 }
 
-// Content is what a counter holds, from the reply of a script: the fields of its algorithm are set.
-type Content struct {
-	rule *limit.Rule
-	// Level is the time in which a leaky bucket will be empty.
-	Level arith.Span
-	// Of a window, in ascending order.
-	buckets []report.Bucket
-	current int64         // ID of the current bucket
-	past    time.Duration // how much of that has passed
-	// Of a log.
-	count       int64
-	wait, reset time.Duration
-}
-
-// content returns the next items, the content of a counter.
-func (r *reader) content(rule *limit.Rule) Content {
-	c := Content{rule: rule}
-	switch rule.Algorithm() {
+// content reads the next items, the content of a counter.
+func (a *Answer) content(r *reader) {
+	switch a.rule.Algorithm() {
 	case limit.AlgorithmFunnel:
-		c.Level = r.span(rule)
+		a.Level = r.span(a.rule)
 	case limit.AlgorithmSlidingLog:
-		c.count, c.wait, c.reset = r.number(maxExact), r.now(), r.now()
+		a.count, a.wait, a.reset = r.number(maxExact), r.now(), r.now()
 	default:
-		c.current, c.past = r.number(maxExact), time.Duration(r.number(widthUS(rule)-1))*time.Microsecond
-		c.buckets = r.buckets(rule)
-		for _, b := range c.buckets {
-			if b.ID > c.current || b.ID < c.current-int64(arith.Of(rule).Kept) {
-				r.fail("bucket %d while the current one is %d", b.ID, c.current)
+		a.current, a.past = r.number(maxExact), time.Duration(r.number(widthUS(a.rule)-1))*time.Microsecond
+		a.buckets = r.buckets(a.rule)
+		for _, b := range a.buckets {
+			if b.ID > a.current || b.ID < a.current-int64(arith.Of(a.rule).Kept) {
+				r.fail("bucket %d while the current one is %d", b.ID, a.current)
 			}
 		}
 	}
-	return c
 }
 
 // bucket returns a bucket of a window in the way of [decision.Buckets].
-func (c *Content) bucket(i int) (age int, units, last int64) {
-	b := &c.buckets[len(c.buckets)-1-i]
-	return int(c.current - b.ID), b.Units, int64(b.Last)
+func (a *Answer) bucket(i int) (age int, units, last int64) {
+	b := &a.buckets[len(a.buckets)-1-i]
+	return int(a.current - b.ID), b.Units, int64(b.Last)
 }
 
-// Result returns the result of a request for n units.
-func (c *Content) Result(allowed bool, n int64) limit.Result {
+// Result returns the result of a request for n units. It is admitted if the units of the [Ask] fit,
+// unless n is more than the limit: for such a request the Ask has no units.
+func (a *Answer) Result(n int64) limit.Result {
 	var res limit.Result
-	is := arith.Of(c.rule)
-	switch c.rule.Algorithm() {
+	is, most := arith.Of(a.rule), a.rule.Limit()
+	allowed := a.Units > 0 && n <= most
+	switch a.rule.Algorithm() {
 	case limit.AlgorithmFunnel:
-		res = decision.LeakyBucket(is, allowed, n, 1, c.Level)
+		res = decision.LeakyBucket(is, allowed, n, 1, a.Level)
 	case limit.AlgorithmSlidingLog:
-		res = logResult(c.rule, allowed, n, c.count, c.wait, c.reset)
+		res = limit.Result{Allowed: allowed, Limit: most, Remaining: max(most-a.count, 0), ResetAfter: a.reset}
+		if n > most {
+			res.RetryAfter = limit.Never
+		} else if !allowed {
+			res.RetryAfter = max(a.wait, time.Microsecond)
+		}
 	default:
-		res = decision.Buckets(is, allowed, n, 1, len(c.buckets), c.bucket, c.past)
+		res = decision.Buckets(is, allowed, n, 1, len(a.buckets), a.bucket, a.past)
 	}
 	res.Source = limit.SourceRemote
 	return res
 }
 
 // Used returns how many units count, those above the limit included.
-func (c *Content) Used() (n int64) {
-	is := arith.Of(c.rule)
-	switch c.rule.Algorithm() {
+func (a *Answer) Used() (n int64) {
+	is := arith.Of(a.rule)
+	switch a.rule.Algorithm() {
 	case limit.AlgorithmFunnel:
-		return is.WholeUp(c.Level)
+		return is.WholeUp(a.Level)
 	case limit.AlgorithmSlidingLog:
-		return c.count
+		return a.count
 	}
-	for i := range c.buckets {
-		age, units, last := c.bucket(i)
+	for i := range a.buckets {
+		age, units, last := a.bucket(i)
 		if is.Kept > 0 && age == is.Kept {
-			units -= is.Gone(units, last, int64(c.past))
+			units -= is.Gone(units, last, int64(a.past))
 		}
 		n = min(n+units, limit.MaxUnits) // each of them is at most that
 	}
 	return n
-}
-
-// logResult returns the result of a request for n units of a sliding log.
-func logResult(rule *limit.Rule, allowed bool, n, count int64, wait, reset time.Duration) limit.Result {
-	res := limit.Result{Allowed: allowed, Limit: rule.Limit(), Remaining: max(rule.Limit()-count, 0), ResetAfter: reset}
-	switch {
-	case allowed:
-	case n > rule.Limit():
-		res.RetryAfter = limit.Never
-	default:
-		res.RetryAfter = max(wait, time.Microsecond)
-	}
-	return res
 }

@@ -104,7 +104,7 @@ func (a *All) Judge(t *Taken, each func(i int, res limit.Result)) (limit.AllResu
 		if !a.never(i) {
 			n -= held[a.Asks[i].Counter] // they are part of the count in the answer
 		}
-		res := decision.Judged(q.Rule, t.Answers[i].Result(a.Fits(t, i), n))
+		res := decision.Judged(q.Rule, t.Answers[i].Result(n))
 		if decision.Add(&v, i, q.Rule, res); each != nil {
 			each(i, res)
 		}

@@ -327,8 +327,8 @@ var callMutants = []mutant{
 		name:   "too-many-are-never-looked-at",
 		breaks: "A reservation of more units than the limit says that nothing is left.",
 		at:     "remote Limiter.reserve",
-		old:    `r.res = answer.Result(fits, n)`,
-		new: `r.res = answer.Result(fits, n)
+		old:    `r.res = answer.Result(n)`,
+		new: `r.res = answer.Result(n)
 	if n > rule.Limit() {
 		r.res.Remaining = 0
 	}`,
