@@ -21,7 +21,7 @@ func (s *Store) encode(b *Batch) *call {
 		c.keys = append(c.keys, b.Ops[i].Key)
 		t.add(&b.Ops[i])
 	}
-	c.args = []any{b.Seq, b.Prev, digit(b.Accept), LedgerTTL.Milliseconds(), fmt.Sprintf("%016x", b.Nonce), t.units, string(t.rules), string(t.ops), ceilMS(b.MaxLag)}
+	c.args = []any{b.Seq, b.Prev, b.Accept, LedgerTTL.Milliseconds(), fmt.Sprintf("%016x", b.Nonce), t.units, string(t.rules), string(t.ops), ceilMS(b.MaxLag)}
 	t.s = nil
 	batchTexts.Put(t)
 	return c

@@ -61,8 +61,11 @@ func (r recorder) sent(cmd redis.Cmder) {
 			args[1] = replaced(r.t, s.source, "local t = redis.call('TIME')\n", fmt.Sprintf("local t = { '%d', '%d' }\n", r.at/1e6, r.at%1e6))
 			fmt.Fprintf(r.log, "> %s %v keys\n", name, args[2])
 			for _, arg := range args[3:] {
-				if p, ok := arg.(*string); ok {
-					arg = *p
+				switch a := arg.(type) { // as go-redis writes it
+				case *string:
+					arg = *a
+				case bool:
+					arg = map[bool]int{true: 1}[a]
 				}
 				fmt.Fprintf(r.log, ">  %q\n", fmt.Sprint(arg))
 			}

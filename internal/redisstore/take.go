@@ -164,21 +164,14 @@ func (s *Store) takeCall(mode TakeMode, asks []Ask) *call {
 			}
 			c.args = append(c.args, q.Units)
 		case apart && kind == "f":
-			c.args = append(c.args, digit(q.Rule.IsDryRun()))
+			c.args = append(c.args, q.Rule.IsDryRun())
 			c.span(q.Rule, is.Cost(q.Own))
 		case apart:
-			c.args = append(c.args, digit(q.Rule.IsDryRun()), q.Own, 0)
+			c.args = append(c.args, q.Rule.IsDryRun(), q.Own, 0)
 		}
 	}
 	c.script = scriptTake[kinds]
 	return c
-}
-
-func digit(set bool) string {
-	if set {
-		return "1"
-	}
-	return "0"
 }
 
 // span appends a span of a leaky bucket.
