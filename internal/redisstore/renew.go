@@ -20,7 +20,7 @@ type Renewed struct {
 
 // Renew sets the count to used units, whatever was counted before. It publishes nothing.
 func (s *Store) Renew(ctx context.Context, key string, rule *limit.Rule, used int64) (out Renewed, err error) {
-	r, err := s.renew(ctx, scriptRenew, key, rule, used, nil)
+	r, err := s.change(ctx, change{scriptRenew, key, rule, used, nil})
 	if err != nil {
 		return out, err
 	}
@@ -44,18 +44,18 @@ type Booking struct {
 // Refund subtracts n units, at most as many as count, and only those of a booking unless that is
 // nil. It returns by how many fewer count now, and publishes nothing.
 func (s *Store) Refund(ctx context.Context, key string, rule *limit.Rule, n int64, of *Booking) (back int64, out Renewed, err error) {
-	r, err := s.renew(ctx, scriptRefund, key, rule, n, of)
+	r, err := s.change(ctx, change{scriptRefund, key, rule, n, of})
 	if err != nil {
 		return 0, out, err
 	}
 	out.Now, out.State.Gen = r.now(), r.number(maxExact)
-	switch kindOf(rule) {
-	case "f":
+	kind := kindOf(rule)
+	if kind == "f" {
 		back = min(n, arith.Of(rule).WholeUp(r.span(rule)))
-	case "l":
+	} else {
 		back = min(n, r.number(limit.MaxUnits))
-	default:
-		back = min(n, r.number(limit.MaxUnits))
+	}
+	if kind == "w" {
 		oldest, last, passed := r.number(limit.MaxUnits), 1000*r.number(maxExact), 1000*r.number(maxExact)
 		still := func(units int64) int64 { return units - arith.Of(rule).Gone(units, last, passed) }
 		back += still(oldest) - still(oldest-min(n-back, oldest))
@@ -63,41 +63,52 @@ func (s *Store) Refund(ctx context.Context, key string, rule *limit.Rule, n int6
 	return back, out, r.end()
 }
 
-// renew runs one of the scripts that lower or set a counter.
-func (s *Store) renew(ctx context.Context, script *script, key string, rule *limit.Rule, units int64, of *Booking) (r *reader, err error) {
-	if err := decision.Askable(rule, units); err != nil {
+// change is what one of the scripts that lower or set a counter is asked for.
+type change struct {
+	script *script
+	key    string
+	rule   *limit.Rule
+	units  int64
+	of     *Booking // nil: of any
+}
+
+// change runs the script.
+func (s *Store) change(ctx context.Context, q change) (r *reader, err error) {
+	if err := decision.Askable(q.rule, q.units); err != nil {
 		return nil, Wrap(err)
 	}
 	for range 2 {
-		if r, err = s.renewOnce(ctx, script, key, rule, units, of); !s.otherPeriod(err) {
+		c := s.changeCall(q)
+		s.do(ctx, c)
+		r, _ = c.reply()
+		if !r.flag() {
+			r.fail("it was not done")
+		}
+		if !s.otherPeriod(r.err) {
 			break
 		}
 	}
-	return r, err
+	return r, r.err
 }
 
-func (s *Store) renewOnce(ctx context.Context, script *script, key string, rule *limit.Rule, units int64, of *Booking) (*reader, error) {
-	c := &call{script: script, keys: []string{s.Keyspace().CounterKey(rule, key)}}
-	is, kind, units := arith.Of(rule), kindOf(rule), min(units, limit.MaxUnits)
+// changeCall builds the call of the script.
+func (s *Store) changeCall(q change) *call {
+	c := &call{script: q.script, keys: []string{s.keys.CounterKey(q.rule, q.key)}}
+	is, kind, units := arith.Of(q.rule), kindOf(q.rule), min(q.units, limit.MaxUnits)
 	if kind == "f" {
-		c.args = []any{kind, rateText(rule), 0, horizonMS(rule)}
-		c.span(rule, is.Cost(units))
-		c.span(rule, is.Full)
+		c.args = []any{kind, rateText(q.rule), 0, horizonMS(q.rule)}
+		c.span(q.rule, is.Cost(units))
+		c.span(q.rule, is.Full)
 	} else {
-		if kind == "l" && script == scriptRenew {
-			units = min(units, rule.Limit())
+		if kind == "l" && q.script == scriptRenew {
+			units = min(units, q.rule.Limit())
 		}
-		c.args = []any{kind, s.width(rule), is.Kept, horizonMS(rule), units, 0, 0, 0}
+		c.args = []any{kind, s.width(q.rule), is.Kept, horizonMS(q.rule), units, 0, 0, 0}
 	}
-	if of != nil {
-		at := int64(of.At / time.Microsecond)
-		until := toWire(rule, of.Level)
+	if q.of != nil {
+		at := int64(q.of.At / time.Microsecond)
+		until := toWire(q.rule, q.of.Level)
 		c.args = append(c.args, at, min(at+until.us, maxExact), until.rem)
 	}
-	s.do(ctx, c)
-	r, _ := c.reply()
-	if !r.flag() {
-		r.fail("it was not done")
-	}
-	return r, r.err
+	return c
 }
