@@ -50,15 +50,9 @@ func toWire(rule *limit.Rule, s arith.Span) wireSpan {
 	// In 1/(1000·units) µs; below 1000·2^53, which an uint64 holds.
 	rem := uint64(ns)*units + uint64(s.Rem)
 	if d == maxDenominator {
-		hi, lo := bits.Mul64(rem, maxDenominator)
-		q, r := bits.Div64(hi, lo, 1000*units)
-		if r > 0 {
-			q++
-		}
-		rem = q
+		rem = scaleUp(rem, maxDenominator, 1000*units)
 	}
-	w.rem = int64(rem)
-	if w.rem >= d {
+	if w.rem = int64(rem); w.rem >= d {
 		w.us, w.rem = w.us+1, 0
 	}
 	if w.us > maxExact {
@@ -75,15 +69,19 @@ func fromWire(rule *limit.Rule, w wireSpan) arith.Span {
 	units := uint64(rule.Units())
 	rem := uint64(w.rem) // in 1/(1000·units) µs, that is in 1/units ns
 	if denominator(rule) == maxDenominator {
-		// rem · 1000·units / 2^52, rounded up.
-		hi, lo := bits.Mul64(uint64(w.rem)*1000, units)
-		q, r := bits.Div64(hi, lo, maxDenominator)
-		if r > 0 {
-			q++
-		}
-		rem = q
+		rem = scaleUp(1000*rem, units, maxDenominator)
 	}
 	return arith.Span{NS: w.us*1000 + int64(rem/units), Rem: int64(rem % units)}
+}
+
+// scaleUp returns n·num/den, rounded up.
+func scaleUp(n, num, den uint64) uint64 {
+	hi, lo := bits.Mul64(n, num)
+	q, rest := bits.Div64(hi, lo, den)
+	if rest > 0 {
+		q++
+	}
+	return q
 }
 
 // horizonMS returns for how many ms a rule's counter may matter.
