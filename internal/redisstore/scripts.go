@@ -6,6 +6,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -110,17 +111,12 @@ func (c *call) command(ctx context.Context) once {
 		cmd.SetFirstKeyPos(c.keyAt)
 		return once{cmd}
 	}
-	args := make([]any, 0, 3+len(c.keys)+len(c.args))
+	name, script := "evalsha", c.script.sha
 	if c.byText {
-		args = append(args, "eval", c.script.source, len(c.keys))
-	} else {
-		args = append(args, "evalsha", c.script.sha, len(c.keys))
+		name, script = "eval", c.script.source
 	}
-	for i := range c.keys {
-		if i == 0 {
-			args = append(args, c.keys[0])
-			continue
-		}
+	args := append(make([]any, 0, 3+len(c.keys)+len(c.args)), name, script, len(c.keys), c.keys[0])
+	for i := 1; i < len(c.keys); i++ {
 		args = append(args, &c.keys[i]) // a pointer: go-redis accepts it, too, and nothing is allocated
 	}
 	return once{redis.NewCmd(ctx, append(args, c.args...)...)}
@@ -156,14 +152,8 @@ func (s *Store) connect(c *call) {
 // not wait for the answer.
 func (s *Store) reroute(ctx context.Context, calls []*call) {
 	client, ok := s.rdb.(interface{ ReloadState(context.Context) })
-	if !ok {
-		return
-	}
-	for _, c := range calls {
-		if class, _ := Classify(c.err); class == ClassUnavailable {
-			client.ReloadState(ctx)
-			return
-		}
+	if ok && slices.ContainsFunc(calls, func(c *call) bool { class, _ := Classify(c.err); return class == ClassUnavailable }) {
+		client.ReloadState(ctx)
 	}
 }
 
