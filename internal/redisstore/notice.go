@@ -3,6 +3,7 @@ package redisstore
 import (
 	"crypto/sha1"
 	"encoding/binary"
+	"strings"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
@@ -112,11 +113,6 @@ func (r *noticeReader) number() int64 {
 
 // validNode reports whether a node's name may be part of a key's name.
 func validNode(node string) bool {
-	for _, c := range []byte(node) {
-		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
-		if !letter && c != '-' && c != '_' {
-			return false
-		}
-	}
-	return node != "" && len(node) <= MaxNodeBytes
+	const allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
+	return node != "" && len(node) <= MaxNodeBytes && strings.Trim(node, allowed) == ""
 }
