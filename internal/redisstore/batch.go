@@ -151,11 +151,8 @@ func appendNumbers(b []byte, numbers ...int64) []byte {
 // appendBuckets appends a list in the format of the scripts: " id:units:last id:units:last".
 func appendBuckets(b []byte, list []report.Bucket) []byte {
 	for _, e := range list {
-		b = append(b, ' ')
-		b = strconv.AppendInt(b, e.ID, 10)
-		b = append(b, ':')
-		b = strconv.AppendInt(b, min(e.Units, limit.MaxUnits), 10)
-		b = append(b, ':')
+		b = append(appendNumbers(b, e.ID), ':')
+		b = append(strconv.AppendInt(b, min(e.Units, limit.MaxUnits), 10), ':')
 		b = strconv.AppendInt(b, int64((e.Last+time.Microsecond-1)/time.Microsecond), 10)
 	}
 	return b
