@@ -108,11 +108,8 @@ func MayHaveRun(err error) bool {
 	if err == nil || Answered(err) {
 		return err == nil
 	}
-	switch classifyNetwork(err) {
-	case "refused", "dns", "pool":
-		return false
-	}
-	return true
+	reason := classifyNetwork(err)
+	return reason != "refused" && reason != "dns" && reason != "pool"
 }
 
 // classifyText classifies the text of an error of Redis.
