@@ -1,7 +1,9 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -110,7 +112,8 @@ func (s *Store) Beat(ctx context.Context, node string, ttl time.Duration, shards
 		calls = append(calls, echo)
 	}
 	if o.About != nil {
-		calls = append(calls, o.About.call(keys.AboutKey(node), ttl))
+		text, _ := json.Marshal(o.About) // strings and finite numbers: it cannot fail
+		calls = append(calls, &call{args: []any{"set", keys.AboutKey(node), text, "px", ttl.Milliseconds()}})
 	}
 	s.pipeline(ctx, calls)
 	b, err := decodeBeat(asks, len(shards), with, keys)
@@ -125,61 +128,55 @@ func (s *Store) Beat(ctx context.Context, node string, ttl time.Duration, shards
 // reply is also that for the shard with the index with; -1: for none.
 func decodeBeat(calls []*call, shards, with int, keys Keyspace) (Beat, error) {
 	b := Beat{Seqs: make([]int64, shards), Times: make([]time.Duration, shards), Errs: make([]error, shards)}
-	r, _ := calls[0].reply()
-	first := b.decode(r, with, keys)
+	own, _ := calls[0].reply()
+	ownSeq, ownNow, first := b.decode(own, keys)
 	calls = calls[1:]
 	for i := range b.Seqs {
-		if i == with {
-			continue
+		seq, now, err := ownSeq, ownNow, own.err
+		if i != with {
+			r, _ := calls[0].reply()
+			calls = calls[1:]
+			seq, now, err = r.number(maxExact), r.now(), r.end()
 		}
-		r, _ := calls[0].reply()
-		calls = calls[1:]
-		b.Seqs[i], b.Times[i] = r.number(maxExact), r.now()
-		if err := r.end(); err != nil {
-			b.Seqs[i], b.Times[i], b.Errs[i] = -1, 0, err
-			if first == nil {
-				first = err
-			}
+		if err != nil {
+			seq, now = -1, 0
+			first = cmp.Or(first, err)
 		}
+		b.Seqs[i], b.Times[i], b.Errs[i] = seq, now, err
 	}
 	return b, first
 }
 
-// decode reads the reply to the beat itself.
-func (b *Beat) decode(r *reader, with int, keys Keyspace) error {
-	var list error // an error of the set of nodes alone
+// decode reads the reply to the beat itself, with the number of the node's last batch in the first
+// shard, and the time of its server.
+func (b *Beat) decode(r *reader, keys Keyspace) (seq int64, now time.Duration, err error) {
 	word := r.text()
-	if word == "e" {
-		list = Wrap(&limit.KeyError{Key: keys.NodesKey(), Reason: bounded(r.text())})
+	if word == "e" { // only the set of nodes cannot be read
+		err = Wrap(&limit.KeyError{Key: keys.NodesKey(), Reason: bounded(r.text())})
 		word = "0"
 	}
 	r.line = word
 	nodes := r.digits(maxExact)
 	r.over()
-	now, seq, channel := r.now(), r.number(maxExact), r.text()
+	now, seq = r.now(), r.number(maxExact)
+	channel := r.text()
 	if channel != "" && !validChannel(channel) {
 		r.fail("%.80q is not the id of a channel", channel)
 	}
 	var others []string
-	for list == nil && r.err == nil && r.n < len(r.items) {
+	for err == nil && r.err == nil && r.n < len(r.items) {
 		if text := bounded(r.text()); text != keys.Layout() {
 			others = append(others, text)
 		}
 	}
-	if err := r.end(); err != nil {
-		if with >= 0 {
-			b.Seqs[with], b.Errs[with] = -1, err
-		}
-		return err
+	if r.end() != nil {
+		return 0, 0, r.err
 	}
 	b.Channel = channel
-	if list == nil {
+	if err == nil {
 		b.Nodes, b.Now, b.Others = int(nodes), now, others
 	}
-	if with >= 0 {
-		b.Seqs[with], b.Times[with] = seq, now
-	}
-	return list
+	return seq, now, err
 }
 
 // keepLedgers is how long a node's ledgers are kept after it has left, in ms, so that

@@ -34,12 +34,6 @@ type About struct {
 // maxAboutBytes bounds what is read of a node: others may have written it.
 const maxAboutBytes = 4096
 
-// call returns the call that stores a for as long as the node counts as alive.
-func (a *About) call(key string, ttl time.Duration) *call {
-	text, _ := json.Marshal(a) // strings and finite numbers: it cannot fail
-	return &call{args: []any{"set", key, text, "px", ttl.Milliseconds()}}
-}
-
 // decodeAbout returns the zero About for what is none.
 func decodeAbout(v any) (a About) {
 	text, _ := v.(string)
@@ -74,24 +68,20 @@ func (s *Store) Fleet(ctx context.Context) (f Fleet, err error) {
 	if err := r.end(); err != nil {
 		return Fleet{}, err
 	}
-	s.askAbout(ctx, f.List)
-	return f, nil
-}
-
-// askAbout fills in what nodes say about themselves, as far as it can be read.
-func (s *Store) askAbout(ctx context.Context, list []Live) {
-	if len(list) == 0 {
-		return
+	if len(f.List) == 0 {
+		return f, nil
 	}
-	c := &call{args: []any{"mget"}}
-	for _, n := range list {
+	// What the nodes say about themselves is filled in as far as it can be read.
+	c = &call{args: []any{"mget"}}
+	for _, n := range f.List {
 		c.args = append(c.args, s.keys.AboutKey(n.Name))
 	}
 	s.do(ctx, c)
 	texts, _ := c.val.([]any)
-	for i := range min(len(texts), len(list)) {
-		list[i].About = decodeAbout(texts[i])
+	for i := range min(len(texts), len(f.List)) {
+		f.List[i].About = decodeAbout(texts[i])
 	}
+	return f, nil
 }
 
 // live returns the next items: the number of members of a set, and those that are listed.
