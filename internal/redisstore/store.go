@@ -171,6 +171,11 @@ type masters interface {
 	MasterForKey(context.Context, string) (*redis.Client, error)
 }
 
+// ringClient is a client of a Ring.
+type ringClient interface {
+	GetShardClientForKey(string) (*redis.Client, error)
+}
+
 // publishes returns the call that publishes m. With keyAt, clients of a Cluster and of a Ring
 // route it by its channel, as they route subscriptions: they take PUBLISH for a command
 // without a key, and a Ring would send it to another server than that of the subscribers.
@@ -283,9 +288,7 @@ func addrOf(ctx context.Context, rdb redis.UniversalClient, key string) (string,
 		c = rdb
 	case masters:
 		c, err = rdb.MasterForKey(ctx, key)
-	case interface {
-		GetShardClientForKey(string) (*redis.Client, error)
-	}: // a Ring's
+	case ringClient:
 		c, err = rdb.GetShardClientForKey(key)
 	}
 	if err != nil || c == nil {

@@ -68,9 +68,7 @@ func (s *Store) pubSub(ctx context.Context, shard int, channel string) (*redis.P
 		}
 		return one.Subscribe(ctx), nil
 	}
-	ring, ok := s.rdb.(interface {
-		GetShardClientForKey(string) (*redis.Client, error)
-	})
+	ring, ok := s.rdb.(ringClient)
 	if !ok {
 		return s.rdb.Subscribe(ctx), nil
 	}
