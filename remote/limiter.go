@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 
@@ -20,7 +21,9 @@ import (
 // for [context.Background].
 type Limiter struct {
 	store *redisstore.Store
-	room  teller
+
+	channelName  atomic.Value // a string, see channel; "": there is none, or it cannot be used
+	channelUntil atomic.Int64 // until when the name is used, ns by the system's clock
 }
 
 // New returns a limiter that uses rdb, a client, a failover client or a cluster
@@ -183,7 +186,7 @@ func (l *Limiter) refund(ctx context.Context, key string, rule *limit.Rule, n in
 	defer cancel()
 	back, done, err := l.store.Refund(ctx, key, rule, n, of)
 	if err == nil && back > 0 {
-		l.room.tell(ctx, l.store, key, rule, done)
+		l.tellRoom(ctx, key, rule, done)
 	}
 	return back, err
 }
@@ -214,7 +217,7 @@ func (l *Limiter) Set(ctx context.Context, key string, rule *limit.Rule, used in
 	defer cancel()
 	done, err := l.store.Renew(ctx, key, rule, used)
 	if err == nil && used < rule.Limit() {
-		l.room.tell(ctx, l.store, key, rule, done)
+		l.tellRoom(ctx, key, rule, done)
 	}
 	return err
 }

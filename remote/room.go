@@ -2,7 +2,6 @@ package remote
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
@@ -23,39 +22,33 @@ const roomNode = "remote"
 // was emptied gets a new channel.
 const channelFor = 2 * time.Second
 
-// teller publishes notices, and caches the name of their channel. The zero teller has none cached.
-type teller struct {
-	name  atomic.Value // a string; "": there is none, or it cannot be used
-	until atomic.Int64 // ns by the system's clock
-}
-
 // channel returns the name of the channel, "" if there is none. At most one caller at a time asks
 // Redis; the others use the cached name.
-func (te *teller) channel(ctx context.Context, store *redisstore.Store) string {
-	now, until := int64(clock.System{}.Now()), te.until.Load()
-	if now >= until && te.until.CompareAndSwap(until, now+int64(channelFor)) {
+func (l *Limiter) channel(ctx context.Context) string {
+	now, until := int64(clock.System{}.Now()), l.channelUntil.Load()
+	if now >= until && l.channelUntil.CompareAndSwap(until, now+int64(channelFor)) {
 		// A pipeline with the call itself would save the round trip, but go-redis keeps
 		// separate connections for pipelines. The script of the call cannot read the name,
 		// which may be on another server of a Cluster.
-		te.name.Store(store.Channel(ctx))
+		l.channelName.Store(l.store.Channel(ctx))
 	}
-	name, _ := te.name.Load().(string)
+	name, _ := l.channelName.Load().(string)
 	return name
 }
 
-// tell publishes to the nodes of package hybrid that key has room since it was lowered. The
+// tellRoom publishes to the nodes of package hybrid that key has room since it was lowered. The
 // caller's result does not depend on it. It skips logs, which no node counts.
-func (te *teller) tell(ctx context.Context, store *redisstore.Store, key string, rule *limit.Rule, done redisstore.Renewed) {
+func (l *Limiter) tellRoom(ctx context.Context, key string, rule *limit.Rule, done redisstore.Renewed) {
 	if rule.Algorithm() == limit.AlgorithmSlidingLog {
 		return
 	}
-	name := te.channel(ctx, store)
+	name := l.channel(ctx)
 	if name == "" {
 		return
 	}
-	n := store.Keyspace().RoomNotice(rule, key, done)
+	n := l.store.Keyspace().RoomNotice(rule, key, done)
 	m := redisstore.Message{Channel: name, Payload: redisstore.AppendNotices(nil, roomNode, []report.Notice{n}), Via: n.Shard}
-	if err := store.Publish(ctx, m); err != nil {
-		te.name.Store("") // a missing permission must not cost each call a round trip
+	if err := l.store.Publish(ctx, m); err != nil {
+		l.channelName.Store("") // a missing permission must not cost each call a round trip
 	}
 }

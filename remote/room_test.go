@@ -150,7 +150,7 @@ func TestRoomWithoutListeners(t *testing.T) {
 			if got := w.took(); got != want {
 				t.Errorf("%s: sent %s, want %s", name, got, want)
 			}
-			l.room.until.Store(0) // as after channelFor
+			l.channelUntil.Store(0) // as after channelFor
 			b.set(l.store.Keyspace().ChannelKey(), "id2")
 			if err := l.Reset(ctx, "k", rule); err != nil || w.took() != "evalsha get publish" {
 				t.Errorf("%s: a new channel is not found, %v", name, err)

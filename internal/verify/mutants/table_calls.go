@@ -269,8 +269,8 @@ var callMutants = []mutant{
 	{
 		name:   "room-kept-secret",
 		breaks: "Package remote does not publish that it has made room: a node that refuses the key asks up to 5 s later.",
-		at:     "remote teller.tell",
-		old:    `name := te.channel(ctx, store)`,
+		at:     "remote Limiter.tellRoom",
+		old:    `name := l.channel(ctx)`,
 		new:    `name := ""`,
 		by:     hybrid("TestRoomMadeByRemote"),
 	},
@@ -285,7 +285,7 @@ var callMutants = []mutant{
 	{
 		name:   "channel-asked-each-time",
 		breaks: "Each call that makes room asks for the channel: two round trips where nobody listens.",
-		at:     "remote teller.channel",
+		at:     "remote Limiter.channel",
 		old:    `now >= until && `,
 		new:    ``,
 		by:     remotely("TestRoomWithoutListeners"),
