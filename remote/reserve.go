@@ -98,9 +98,7 @@ func (r *Reservation) OK() bool { return r != nil && r.ok }
 // Delay returns how long after the call of Reserve the units may be used; it
 // does not count down. If there are none: the shortest time after which asking
 // again may help, or [limit.Never].
-func (r *Reservation) Delay() time.Duration {
-	return r.Result().RetryAfter
-}
+func (r *Reservation) Delay() time.Duration { return r.Result().RetryAfter }
 
 // Result returns the whole answer. Allowed reports whether the units can be used at once; if
 // not, RetryAfter is the Delay.

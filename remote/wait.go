@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -34,10 +35,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, rule *limit.Rule) error 
 // 0 units and dry runs do not wait. The other errors are those of [Limiter.Take].
 func (l *Limiter) WaitN(ctx context.Context, key string, rule *limit.Rule, n int64) error {
 	ctx = decision.Given(ctx)
-	if err := decision.Askable(rule, n); err != nil {
-		return redisstore.Wrap(err)
-	}
-	if err := ctx.Err(); err != nil {
+	if err := cmp.Or(decision.Askable(rule, n), ctx.Err()); err != nil {
 		return redisstore.Wrap(err)
 	}
 	switch {
