@@ -128,13 +128,13 @@ func (s *Store) Beat(ctx context.Context, node string, ttl time.Duration, shards
 // reply is also that for the shard with the index with; -1: for none.
 func decodeBeat(calls []*call, shards, with int, keys Keyspace) (Beat, error) {
 	b := Beat{Seqs: make([]int64, shards), Times: make([]time.Duration, shards), Errs: make([]error, shards)}
-	own, _ := calls[0].reply()
+	own := calls[0].reply()
 	ownSeq, ownNow, first := b.decode(own, keys)
 	calls = calls[1:]
 	for i := range b.Seqs {
 		seq, now, err := ownSeq, ownNow, own.err
 		if i != with {
-			r, _ := calls[0].reply()
+			r := calls[0].reply()
 			calls = calls[1:]
 			seq, now, err = r.number(maxExact), r.now(), r.end()
 		}

@@ -61,7 +61,7 @@ type Fleet struct {
 func (s *Store) Fleet(ctx context.Context) (f Fleet, err error) {
 	c := &call{script: scriptNodes, keys: []string{s.keys.NodesKey(), s.keys.LayoutsKey()}, args: []any{maxNodesListed}}
 	s.do(ctx, c)
-	r, _ := c.reply()
+	r := c.reply()
 	f.Now = r.now()
 	f.Nodes, f.List = r.live()
 	_, f.Layouts = r.live()

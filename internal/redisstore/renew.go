@@ -80,7 +80,7 @@ func (s *Store) change(ctx context.Context, q change) (r *reader, err error) {
 	for range 2 {
 		c := s.changeCall(q)
 		s.do(ctx, c)
-		r, _ = c.reply()
+		r = c.reply()
 		if !r.flag() {
 			r.fail("it was not done")
 		}

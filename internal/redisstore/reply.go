@@ -68,11 +68,11 @@ func (s *scanner) over() {
 // list consumes the buckets of a window, which are the rest of the text, and appends them to out.
 // They are in ascending order, and at most one more than the rule keeps.
 func (s *scanner) list(out []report.Bucket, rule *limit.Rule) []report.Bucket {
-	n, from := strings.Count(s.line, " "), len(out)
-	if n > arith.Of(rule).Kept+1 {
-		s.fail("%d buckets, at most %d are kept", n, arith.Of(rule).Kept+1)
+	n, most, from := strings.Count(s.line, " "), arith.Of(rule).Kept+1, len(out)
+	if n > most {
+		s.fail("%d buckets, at most %d are kept", n, most)
 	}
-	out = slices.Grow(out, min(n, arith.Of(rule).Kept+1))
+	out = slices.Grow(out, min(n, most))
 	for s.line != "" && s.err == nil {
 		b := report.Bucket{ID: s.field(limit.MaxUnits)}
 		s.take(":")
@@ -92,6 +92,7 @@ func (s *scanner) list(out []report.Bucket, rule *limit.Rule) []report.Bucket {
 type reader struct {
 	scanner
 	items []any
+	by    int // index of the key that err is about, else -1
 }
 
 // text returns the next item.
@@ -146,27 +147,25 @@ func (r *reader) now() time.Duration {
 	return time.Duration(r.number(maxExact)) * time.Microsecond
 }
 
-// reply returns a reader of the reply to a call, which carries the error if there is one. If
-// the reply is an error of one key, by is its index, else -1.
-func (c *call) reply() (r *reader, by int) {
+// reply returns a reader of the reply to a call, which carries the error if there is one.
+func (c *call) reply() *reader {
+	r := &reader{by: -1}
 	if c.err != nil {
-		return &reader{scanner: scanner{err: Wrap(c.err)}}, -1
+		r.err = Wrap(c.err)
+		return r
 	}
 	items, ok := c.val.([]any)
-	r = &reader{items: items}
-	if !ok {
+	if r.items = items; !ok {
 		r.err = fmt.Errorf("%w: %T instead of an array", ErrBadReply, c.val)
 	}
-	if len(items) != 3 || items[0] != "e" {
-		return r, -1
+	if len(items) == 3 && items[0] == "e" {
+		r.n = 1
+		reason, by := r.text(), int(r.number(int64(len(c.keys))-1))
+		if r.err == nil {
+			r.by, r.err = by, Wrap(&limit.KeyError{Key: c.keys[by], Reason: bounded(reason)})
+		}
 	}
-	r.n = 1
-	reason, by := r.text(), int(r.number(int64(len(c.keys))-1))
-	if r.err != nil {
-		return r, -1
-	}
-	r.err = Wrap(&limit.KeyError{Key: c.keys[by], Reason: bounded(reason)})
-	return r, by
+	return r
 }
 
 // bounded keeps a reason short enough for a log line.

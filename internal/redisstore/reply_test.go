@@ -67,9 +67,9 @@ func FuzzDecode(f *testing.F) {
 		if _, err := decodeBeat([]*call{{val: reply}, {val: reply}}, 2, 0, Keyspace{prefix: "hl", shards: 4}); err != nil && !errors.Is(err, ErrBadReply) && !isKeyError(err) {
 			t.Errorf("beat: %v", err)
 		}
-		r, by := (&call{val: reply, keys: []string{"k"}}).reply()
-		if by >= 0 != isKeyError(r.err) {
-			t.Errorf("blamed %d: %v", by, r.err)
+		r := (&call{val: reply, keys: []string{"k"}}).reply()
+		if r.by >= 0 != isKeyError(r.err) {
+			t.Errorf("blamed %d: %v", r.by, r.err)
 		}
 		r.flag()
 		r.span(ops[0].Rule)

@@ -193,7 +193,7 @@ func kindOf(rule *limit.Rule) string {
 
 // taken reads the reply.
 func (c *call) taken(mode TakeMode, asks []Ask) (t Taken, by int, err error) {
-	r, by := c.reply()
+	r := c.reply()
 	t.Booked, t.Now = r.flag(), r.now()
 	t.Answers = make([]Answer, len(asks))
 	for i := range t.Answers {
@@ -207,7 +207,7 @@ func (c *call) taken(mode TakeMode, asks []Ask) (t Taken, by int, err error) {
 			a.state(r)
 		}
 	}
-	return t, by, r.end()
+	return t, r.by, r.end()
 }
 
 // state reads the next item, what is to be known of a counter besides its content.
