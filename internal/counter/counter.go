@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -155,5 +156,5 @@ func (c *Counter) hasKey(key string) bool {
 // Key returns the key, or its hash sum, see [KeyOf].
 func (c *Counter) Key() string { return c.key }
 
-// IsHashed reports whether c keeps the hash sum of its key.
-func (c *Counter) IsHashed() bool { return c.hashed }
+// Stored returns the key as c keeps it.
+func (c *Counter) Stored() report.StoredKey { return report.StoredKey{Text: c.key, Hashed: c.hashed} }

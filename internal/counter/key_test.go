@@ -57,13 +57,13 @@ func TestLongKeysAreNotTheirSums(t *testing.T) {
 	long := strings.Repeat("k", MaxKey) + "1"
 	c := NewAlone(long, fast, nil, 0)
 	sum, hashed := KeyOf(long)
-	if !hashed || !c.IsHashed() || c.Key() != sum || len(sum) != 64 {
+	if !hashed || !c.hashed || c.Key() != sum || len(sum) != 64 {
 		t.Errorf("kept as %q", c.Key())
 	}
 	if c.Matches(sum, fast) || c.Matches(long[:MaxKey]+"2", fast) || !c.Matches(long, fast) {
 		t.Error("takes another key for its own, or not its own")
 	}
-	if s := NewAlone(sum, fast, nil, 0); s.IsHashed() || s.Matches(long, fast) || !s.Matches(sum, fast) {
+	if s := NewAlone(sum, fast, nil, 0); s.hashed || s.Matches(long, fast) || !s.Matches(sum, fast) {
 		t.Error("a sum is taken for its key")
 	}
 }

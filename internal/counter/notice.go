@@ -26,7 +26,7 @@ type receivedNotice struct {
 // noticeSet keeps notices by the identifiers of counters, so that a counter that is created later
 // obeys them. It is bounded, because every client that may publish can send notices.
 type noticeSet struct {
-	name  func(shard int, rule *limit.Rule, key string, hashed bool) report.NoticeID // nil: notices are off
+	name  func(shard int, rule *limit.Rule, key report.StoredKey) report.NoticeID // nil: notices are off
 	most  int
 	count atomic.Int64 // length of byID, so that most new counters need no look-up
 
@@ -83,7 +83,7 @@ const leastNotices = 4096
 
 // SetNotices turns notices on. name returns the identifier of a counter in them. At most as many
 // are kept as there are keys, or leastNotices if that is more. Call it before the first check.
-func (l *Link) SetNotices(keys int, name func(shard int, rule *limit.Rule, key string, hashed bool) report.NoticeID) {
+func (l *Link) SetNotices(keys int, name func(shard int, rule *limit.Rule, key report.StoredKey) report.NoticeID) {
 	l.notices.name, l.notices.most = name, max(keys, leastNotices)
 	l.notices.byID = map[report.NoticeID]receivedNotice{}
 }
@@ -168,7 +168,7 @@ func (l *Link) Kept() int { return int(l.notices.count.Load()) }
 
 // ID returns the identifier of c, which has a link with notices, in notices.
 func (c *Counter) ID() report.NoticeID {
-	return c.part.link.notices.name(c.part.shard, c.Rule(), c.key, c.hashed)
+	return c.part.link.notices.name(c.part.shard, c.Rule(), c.Stored())
 }
 
 // kept returns the notice that is kept for a new counter c of the shard of p, nil if there is none.
@@ -177,7 +177,7 @@ func (l *Link) kept(c *Counter, rule *limit.Rule, p *Part) *receivedNotice {
 	if l.notices.count.Load() == 0 || modeDegraded(p.mode.Load()) || !sure {
 		return nil
 	}
-	id := l.notices.name(p.shard, rule, c.key, c.hashed)
+	id := l.notices.name(p.shard, rule, c.Stored())
 	l.notices.mu.Lock()
 	n, found := l.notices.byID[id]
 	l.notices.mu.Unlock()

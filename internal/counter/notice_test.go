@@ -15,8 +15,8 @@ import (
 func hearing(t *testing.T) *Link {
 	t.Helper()
 	link := newTestLink()
-	link.SetNotices(10, func(_ int, r *limit.Rule, key string, _ bool) (id report.NoticeID) {
-		copy(id[:], r.Name()+"/"+key)
+	link.SetNotices(10, func(_ int, r *limit.Rule, key report.StoredKey) (id report.NoticeID) {
+		copy(id[:], r.Name()+"/"+key.Text)
 		return id
 	})
 	link.SetNodes(2)

@@ -50,7 +50,7 @@ func Parse(k redisstore.Keyspace, text string) (n Name, ok bool) {
 	n.Rule, n.Key, n.Hashed = rest[:size], rest[size+3:], rest[size:size+3] == ":h:"
 	// Errors not checked so far show when the name is made again from its parts.
 	rule := n.AnyRule()
-	if rule == nil || k.CounterKeyIn(n.Shard, rule, n.Key, n.Hashed) != text || n.Shard < 0 || n.Shard >= k.Shards() {
+	if rule == nil || k.CounterKeyIn(n.Shard, rule, redisstore.StoredKey{Text: n.Key, Hashed: n.Hashed}) != text || n.Shard < 0 || n.Shard >= k.Shards() {
 		return n, false
 	}
 	if n.Hashed {

@@ -50,7 +50,7 @@ func TestNameIsTakenApart(t *testing.T) {
 					if n.Hashed != (len(key) > redisstore.MaxKeyBytes) || !n.Hashed && n.Key != key {
 						t.Errorf("%q: key %q, %v", text, n.Key, n.Hashed)
 					}
-					if again := keys.CounterKeyIn(n.Shard, n.AnyRule(), n.Key, n.Hashed); again != text {
+					if again := keys.CounterKeyIn(n.Shard, n.AnyRule(), redisstore.StoredKey{Text: n.Key, Hashed: n.Hashed}); again != text {
 						t.Errorf("%q became %q", text, again)
 					}
 				}
@@ -94,7 +94,7 @@ func FuzzName(f *testing.F) {
 		if !ok {
 			return
 		}
-		if again := keys.CounterKeyIn(n.Shard, n.AnyRule(), n.Key, n.Hashed); again != text {
+		if again := keys.CounterKeyIn(n.Shard, n.AnyRule(), redisstore.StoredKey{Text: n.Key, Hashed: n.Hashed}); again != text {
 			t.Errorf("%q became %q", text, again)
 		}
 	})

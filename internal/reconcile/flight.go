@@ -66,7 +66,7 @@ func (c *Machine) batch(id int) *redisstore.Batch {
 
 // nameOf returns the name of a counter in Redis.
 func (c *Machine) nameOf(ctr *counter.Counter, rule *limit.Rule) string {
-	return c.keys.CounterKeyIn(ctr.Shard(), rule, ctr.Key(), ctr.IsHashed())
+	return c.keys.CounterKeyIn(ctr.Shard(), rule, ctr.Stored())
 }
 
 // After a loss of data a unit may be counted twice: that errs on the safe side. A refund

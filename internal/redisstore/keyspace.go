@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -84,25 +85,28 @@ func (k Keyspace) Shard(key string) int {
 // Different rule names, algorithms or keys never share a counter: the length of the
 // rule's name comes before it, and a key that is stored as a hash is marked as such.
 func (k Keyspace) CounterKey(rule *limit.Rule, key string) string {
-	shard, hashed := k.Shard(key), len(key) > MaxKeyBytes
-	if hashed {
+	stored := StoredKey{Text: key, Hashed: len(key) > MaxKeyBytes}
+	if stored.Hashed {
 		sum := sha256.Sum256([]byte(key))
-		key = hex.EncodeToString(sum[:])
+		stored.Text = hex.EncodeToString(sum[:])
 	}
-	return k.CounterKeyIn(shard, rule, key, hashed)
+	return k.CounterKeyIn(k.Shard(key), rule, stored)
 }
 
-// CounterKeyIn is CounterKey of a key in a given shard. If the key is longer than
-// [MaxKeyBytes], it is given as its SHA-256 sum in hexadecimal digits, and hashed is set.
-func (k Keyspace) CounterKeyIn(shard int, rule *limit.Rule, key string, hashed bool) string {
-	b := make([]byte, 0, len(k.prefix)+len(ShardMark)+len(rule.Name())+len(key)+24)
-	return string(k.appendCounter(b, shard, rule, key, hashed))
+// StoredKey is a key as counters keep it.
+type StoredKey = report.StoredKey
+
+// CounterKeyIn is CounterKey of a key in a given shard. It is hashed if it is longer than
+// [MaxKeyBytes].
+func (k Keyspace) CounterKeyIn(shard int, rule *limit.Rule, key StoredKey) string {
+	b := make([]byte, 0, len(k.prefix)+len(ShardMark)+len(rule.Name())+len(key.Text)+24)
+	return string(k.appendCounter(b, shard, rule, key))
 }
 
 // appendCounter appends the name of a counter, see CounterKeyIn.
-func (k Keyspace) appendCounter(b []byte, shard int, rule *limit.Rule, key string, hashed bool) []byte {
+func (k Keyspace) appendCounter(b []byte, shard int, rule *limit.Rule, key StoredKey) []byte {
 	name, kind := rule.Name(), ":k:"
-	if hashed {
+	if key.Hashed {
 		kind = ":h:"
 	}
 	b = k.appendShard(b, shard)
@@ -111,7 +115,7 @@ func (k Keyspace) appendCounter(b []byte, shard int, rule *limit.Rule, key strin
 	b = append(b, ':')
 	b = append(b, name...)
 	b = append(b, kind...)
-	return append(b, key...)
+	return append(b, key.Text...)
 }
 
 // appendShard appends the beginning that all keys of a shard share.

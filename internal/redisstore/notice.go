@@ -22,9 +22,9 @@ func NoticeIDOf[K string | []byte](redisKey K) report.NoticeID {
 const maxCounterBytes = MaxKeyPrefixBytes + limit.MaxNameBytes + MaxKeyBytes + 32
 
 // NoticeID returns NoticeIDOf of [Keyspace.CounterKeyIn], without allocating.
-func (k Keyspace) NoticeID(shard int, rule *limit.Rule, key string, hashed bool) report.NoticeID {
+func (k Keyspace) NoticeID(shard int, rule *limit.Rule, key StoredKey) report.NoticeID {
 	var buf [maxCounterBytes]byte
-	return NoticeIDOf(k.appendCounter(buf[:0], shard, rule, key, hashed))
+	return NoticeIDOf(k.appendCounter(buf[:0], shard, rule, key))
 }
 
 // RoomNotice returns the notice that a key has room since it was lowered.

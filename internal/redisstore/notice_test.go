@@ -131,12 +131,13 @@ func TestNoticeID(t *testing.T) {
 	for _, rule := range []*limit.Rule{long, funnel(t, 10, 7, time.Second), sliding(t, 10, time.Minute, 10)} {
 		for _, key := range []string{"", "user:1", strings.Repeat("x", MaxKeyBytes)} {
 			for _, hashed := range []bool{false, true} {
-				want := NoticeIDOf(k.CounterKeyIn(1023, rule, key, hashed))
-				if got := k.NoticeID(1023, rule, key, hashed); got != want || seen[got] {
+				stored := StoredKey{Text: key, Hashed: hashed}
+				want := NoticeIDOf(k.CounterKeyIn(1023, rule, stored))
+				if got := k.NoticeID(1023, rule, stored); got != want || seen[got] {
 					t.Errorf("%v, key %.20q, %v: %x, want %x", rule, key, hashed, got, want)
 				}
 				seen[want] = true
-				if n := testing.AllocsPerRun(20, func() { k.NoticeID(1023, rule, key, hashed) }); n > 0 {
+				if n := testing.AllocsPerRun(20, func() { k.NoticeID(1023, rule, stored) }); n > 0 {
 					t.Errorf("%v allocations for %v", n, rule)
 				}
 			}
@@ -172,6 +173,6 @@ func TestShapeOf(t *testing.T) {
 func BenchmarkNoticeID(b *testing.B) {
 	k, rule := Keyspace{prefix: "hl", shards: 64}, funnel(b, 10, 7, time.Second)
 	for b.Loop() {
-		k.NoticeID(7, rule, "user:12345", false)
+		k.NoticeID(7, rule, StoredKey{Text: "user:12345"})
 	}
 }

@@ -121,6 +121,13 @@ type Report struct {
 // Refunds reports whether r has refunds.
 func (r *Report) Refunds() bool { return r.Back != arith.Span{} || len(r.BackBuckets) > 0 }
 
+// StoredKey is a key as a counter keeps it: a long one is Hashed, and its Text is its SHA-256 in
+// hexadecimal digits.
+type StoredKey struct {
+	Text   string
+	Hashed bool
+}
+
 // NoticeID names a counter in notices: a hash of its name in Redis.
 type NoticeID [16]byte
 

@@ -9,7 +9,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/reconcile"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/report"
-	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // simAir is Pub/Sub of the first server: it brings what a node publishes to all that have
@@ -103,9 +102,7 @@ func (a *simAir) chance(p float64) bool { return !a.quiet && p > 0 && a.rng.Floa
 // joins turns notices on in a node that starts.
 func (a *simAir) joins(n *simNode) {
 	ks := n.s.keyspace()
-	n.link.SetNotices(1, func(shard int, rule *limit.Rule, key string, hashed bool) report.NoticeID {
-		return ks.NoticeID(shard, rule, key, hashed)
-	})
+	n.link.SetNotices(1, ks.NoticeID)
 	a.subs = append(a.subs, &simSub{n: n})
 }
 

@@ -106,7 +106,7 @@ func checkShardLocked(tb testing.TB, t *Table, sh *shard) int {
 	seen := make(map[string]bool)
 	note := func(c *counter.Counter, e *counter.Entry) {
 		h, print := t.hashOf(c.Key(), c.Rule())
-		id := fmt.Sprint(c.Rule().Algorithm(), c.Rule().Name(), c.IsHashed(), c.Key())
+		id := fmt.Sprint(c.Rule().Algorithm(), c.Rule().Name(), c.Stored().Hashed, c.Key())
 		switch {
 		case c.Dropped():
 			tb.Errorf("dead counter of %q in the index", c.Key())
@@ -132,7 +132,7 @@ func checkShardLocked(tb testing.TB, t *Table, sh *shard) int {
 		}
 	}
 	for _, x := range sh.extra {
-		if _, print := t.hashOf(x.c.Key(), x.c.Rule()); print != x.print && !x.c.IsHashed() {
+		if _, print := t.hashOf(x.c.Key(), x.c.Rule()); print != x.print && !x.c.Stored().Hashed {
 			tb.Errorf("counter of %q is filed under another fingerprint", x.c.Key())
 		}
 		note(x.c, nil)
