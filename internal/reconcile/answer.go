@@ -1,7 +1,9 @@
 package reconcile
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -93,7 +95,7 @@ func (c *Machine) afterSettle(ctr *counter.Counter, o counter.Outcome) {
 }
 
 var (
-	errTimeout      = errors.New("hybrid: no answer within the command timeout")
+	errTimeout      = fmt.Errorf("hybrid: no answer within the command timeout: %w", context.DeadlineExceeded)
 	errMissingReply = errors.New("hybrid: redis answered fewer commands than it was sent")
 )
 
@@ -180,15 +182,12 @@ func (c *Machine) failed(v *server, began int64, class redisstore.Class, list []
 // isTimeout reports whether an exchange has failed because its time was up.
 func isTimeout(err error) bool {
 	_, reason := redisstore.Classify(err)
-	return reason == "timeout" || errors.Is(err, errTimeout)
+	return reason == "timeout"
 }
 
 // noteFailure stores the reason of a failure, and returns its class.
 func (c *Machine) noteFailure(err error) redisstore.Class {
 	class, reason := redisstore.Classify(err)
-	if isTimeout(err) {
-		class, reason = redisstore.ClassUnavailable, "timeout"
-	}
 	c.lastReason, c.lastErr, c.reasonChanged = reason, Plain(err), true
 	return class
 }

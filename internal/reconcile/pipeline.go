@@ -138,17 +138,27 @@ func (c *Machine) send(v *server, ids []int, missed bool) {
 	c.emit(Send{ID: id, Timeout: p.most, Batches: batches})
 }
 
-// onReplies handles the end of a pipeline. Each of its batches succeeds or fails by itself.
+// onReplies handles the end of a pipeline. Each of its batches succeeds or fails by itself. The slot of a
+// pipeline that has timed out stays taken until its call returns: otherwise a client that ignores deadlines
+// would pile up goroutines.
 func (c *Machine) onReplies(ev Replies) {
 	p := c.pipes[ev.ID]
 	c.onPublished(ev.ID, ev.PublishErr)
 	if p == nil {
 		return // it timed out before, and its flights are being sent again
 	}
-	p.load.slots++
+	delete(c.pipes, ev.ID)
+	if c.overdue[ev.ID] == nil {
+		p.load.slots++
+	}
+	if p.load.paced == ev.ID {
+		p.load.paced = 0
+		p.load.paceAt = c.now + resyncPauseMin + c.jitter(resyncRange, 0, 1)
+	}
 	all, failed := make([]answer, 0, len(p.shards)), false
-	for i, sh := range c.unpack(ev.ID) {
+	for i, sh := range p.shards {
 		s := &c.shards[sh]
+		s.pipe = 0
 		err := errMissingReply
 		if i < len(ev.Outcomes) {
 			err = ev.Outcomes[i].Err
@@ -170,7 +180,12 @@ func (c *Machine) onReplies(ev Replies) {
 	case slices.ContainsFunc(ev.Outcomes, func(o redisstore.Outcome) bool { return isTimeout(o.Err) }):
 		p.load.budget.timedOut(p.cost)
 	}
-	c.batchesEnded(p.at, all)
+	before := c.count(down)
+	if class := c.exchangeEnded(p.at, all, c.booked); c.count(down) > before { // else the next probe is scheduled
+		due := c.beats.next
+		c.scheduleProbe(class)
+		c.beats.next = min(c.beats.next, due)
+	}
 }
 
 // servers returns how much of took, the duration of a call, the server and the network have taken. now is
@@ -179,53 +194,18 @@ func (c *Machine) onReplies(ev Replies) {
 // must not look like an overloaded server.
 func (p *pipe) servers(took, now int64) int64 { return max(took-(now-p.at-took), 0) }
 
-// batchesEnded handles the end of a pipeline that was sent at began. all holds one answer for each
-// shard. If a server is down because of it, a probe is scheduled.
-func (c *Machine) batchesEnded(began int64, all []answer) {
-	before := c.count(down)
-	if class := c.exchangeEnded(began, all, c.booked); c.count(down) > before { // else the next probe is scheduled
-		due := c.beats.next
-		c.scheduleProbe(class)
-		c.beats.next = min(c.beats.next, due)
-	}
-}
-
-// unpack removes a pipeline that has ended in any way, and returns its shards.
-func (c *Machine) unpack(id uint64) []int {
-	p := c.pipes[id]
-	delete(c.pipes, id)
-	for _, sh := range p.shards {
-		c.shards[sh].pipe = 0
-	}
-	if p.load.paced == id {
-		p.load.paced = 0
-		p.load.paceAt = c.now + resyncPauseMin + c.jitter(resyncRange, 0, 1)
-	}
-	return p.shards
-}
-
-// onTimeout handles a pipeline or a heartbeat that has overrun its deadline. Whether Redis
-// has applied its flights is unknown, so they are sent again. The slot of a pipeline stays
-// taken until the call returns: otherwise a client that ignores deadlines would pile up
-// goroutines.
+// onTimeout handles a pipeline or a heartbeat that has overrun its deadline.
 func (c *Machine) onTimeout(id uint64) {
 	if c.beats.current != nil && c.beats.current.id == id {
 		c.onBeat(BeatAnswer{ID: id, Err: errTimeout})
 		return
 	}
-	p := c.pipes[id]
-	c.onPublished(id, nil)
-	if p == nil {
-		return
+	ev := Replies{ID: id}
+	if p := c.pipes[id]; p != nil {
+		c.overdue[id] = p.load
+		ev.Outcomes = slices.Repeat([]redisstore.Outcome{{Err: errTimeout}}, len(p.shards))
 	}
-	p.load.budget.timedOut(p.cost)
-	c.overdue[id] = p.load
-	var all []answer
-	for _, sh := range c.unpack(id) {
-		c.shards[sh].noteUnanswered()
-		all = append(all, c.outcome(p, sh, errTimeout))
-	}
-	c.batchesEnded(p.at, all)
+	c.onReplies(ev)
 }
 
 // outcome returns how a pipeline has ended for one of its shards. A flight without an answer in time

@@ -61,9 +61,9 @@ var figureMutants = []mutant{
 	{
 		name:   "failed-is-answered",
 		breaks: "Batches without an answer count as answered, fast or slow.",
-		at:     "internal/reconcile/pipeline.go",
-		old:    "	c.batchesEnded(p.at, all)\n}\n\n// servers",
-		new:    "	c.stats.Answered(c.now-p.at, c.local)\n	c.batchesEnded(p.at, all)\n}\n\n// servers",
+		at:     "internal/reconcile Machine.onReplies",
+		old:    "	before := c.count(down)\n",
+		new:    "	c.stats.Answered(c.now-p.at, c.local)\n	before := c.count(down)\n",
 		by:     hybrid("TestFailuresByReason"),
 	},
 	{

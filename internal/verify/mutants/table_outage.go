@@ -105,7 +105,7 @@ var outageMutants = []mutant{
 	{
 		name:   "returning-all-at-once",
 		breaks: "A backlog is told without pauses.",
-		at:     "internal/reconcile Machine.unpack",
+		at:     "internal/reconcile Machine.onReplies",
 		old:    `p.load.paceAt = c.now + resyncPauseMin + c.jitter(resyncRange, 0, 1)`,
 		new:    ``,
 		by:     simulated("TestBacklogIsPaced"),

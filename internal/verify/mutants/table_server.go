@@ -112,7 +112,7 @@ var serverMutants = []mutant{
 	{
 		name:   "failures-put-heartbeats-off",
 		breaks: "Each pipeline that fails while a server is down puts the heartbeat off.",
-		at:     "internal/reconcile Machine.batchesEnded",
+		at:     "internal/reconcile Machine.onReplies",
 		old: `c.count(down) > before { // else the next probe is scheduled
 		due := c.beats.next`,
 		new: `class != 0 && c.count(down) > 0*before {
