@@ -45,7 +45,7 @@ func (c *Machine) settle(s *shard, f *flight, r redisstore.Reply, sent, recv int
 			}
 		}
 		if st.Err != nil {
-			c.onKeyError(it.c, st.Booked, st.Err)
+			c.onKeyError(it.c, st)
 			continue
 		}
 		a.State, a.Rule, a.Restored = st, rep.Rule, rep.Restore
@@ -55,23 +55,21 @@ func (c *Machine) settle(s *shard, f *flight, r redisstore.Reply, sent, recv int
 		if renamed && it.c.Refresh() {
 			out.Again = true
 		}
-		c.settled(it.c, out, sent)
-		c.afterSettle(it.c, out)
+		c.afterSettle(it.c, out, sent)
 	}
 }
 
 // onKeyError puts a counter into quarantine because Redis could not use its key, although it has
-// applied the rest of the batch. booked: an earlier attempt has applied the report, before the key
-// broke.
-func (c *Machine) onKeyError(k *counter.Counter, booked bool, err error) {
+// applied the rest of the batch.
+func (c *Machine) onKeyError(k *counter.Counter, st report.State) {
 	var key *limit.KeyError
-	reason := redisstore.Text(err)
-	if errors.As(err, &key) {
+	reason := redisstore.Text(st.Err)
+	if errors.As(st.Err, &key) {
 		reason = key.Reason
 	}
-	was, first := k.Quarantine(c.local, booked)
+	was, first := k.Quarantine(c.local, st.Booked)
 	if !was {
-		c.happened(Incident{Kind: Quarantined, Reason: "redis cannot use the key: " + reason, Key: k.Key(), Err: Plain(err)})
+		c.happened(Incident{Kind: Quarantined, Reason: "redis cannot use the key: " + reason, Key: k.Key(), Err: Plain(st.Err)})
 	}
 	c.stats.Quarantined.Add(1)
 	if first {
@@ -79,9 +77,10 @@ func (c *Machine) onKeyError(k *counter.Counter, booked bool, err error) {
 	}
 }
 
-// afterSettle applies the outcome of an answer for one counter: it updates the statistics, and queues
-// the counter if it has to report again.
-func (c *Machine) afterSettle(ctr *counter.Counter, o counter.Outcome) {
+// afterSettle applies the outcome of an answer for one counter: it updates the notices and the
+// statistics, and queues the counter if it has to report again. sent is when the exchange began.
+func (c *Machine) afterSettle(ctr *counter.Counter, o counter.Outcome, sent int64) {
+	c.settled(ctr, o, sent)
 	if o.Lost {
 		c.stats.RolledBack.Add(1)
 	}
@@ -113,16 +112,11 @@ func (c *Machine) exchangeEnded(began int64, all []answer, answered func(*server
 		v.answers = append(v.answers, a)
 	}
 	for _, v := range of {
-		worked := func(a answer) bool { return a.err == nil }
-		some := slices.ContainsFunc(v.answers, worked)
-		if some {
+		if slices.ContainsFunc(v.answers, answer.worked) {
 			answered(v)
 		}
-		failing := slices.DeleteFunc(v.answers, worked)
-		if len(failing) > 0 {
-			if k := c.failing(v, began, some, failing); class == 0 || k < class {
-				class = k
-			}
+		if k := c.failing(v, began); k != 0 && (class == 0 || k < class) {
+			class = k
 		}
 		clear(v.answers)
 		v.answers = v.answers[:0]
@@ -138,16 +132,19 @@ func (c *Machine) exchangeEnded(began int64, all []answer, answered func(*server
 // the longest deadline. So many answers in a row are not lost by chance.
 const apartAfter = 4
 
-// failing handles the shards of server v whose exchange has failed. some: v has answered for other
-// shards. A shard for which every exchange fails while v answers for other shards becomes a server of
-// its own, which is down.
-func (c *Machine) failing(v *server, began int64, some bool, list []answer) redisstore.Class {
-	class := c.noteFailure(list[0].err)
-	if !some {
-		c.failed(v, began, class, list)
+// failing handles the shards of server v whose exchange has failed, and returns the class of the
+// failure, 0 if there are none. A shard for which every exchange fails while v answers for other shards
+// becomes a server of its own, which is down.
+func (c *Machine) failing(v *server, began int64) (class redisstore.Class) {
+	some := slices.ContainsFunc(v.answers, answer.worked)
+	if first := slices.IndexFunc(v.answers, func(a answer) bool { return !a.worked() }); first >= 0 {
+		class = c.noteFailure(v.answers[first].err)
 	}
-	for _, a := range list {
-		if a.list {
+	if !some {
+		c.failed(v, began, class)
+	}
+	for _, a := range v.answers {
+		if a.list || a.worked() {
 			continue
 		}
 		s := &c.shards[a.shard]
@@ -167,13 +164,13 @@ func (c *Machine) failing(v *server, began int64, some bool, list []answer) redi
 // batch since its latest outage, or none ever, or has not answered a flight within the longest
 // deadline. If all that failed are flights that will be sent again with a longer deadline, v may just
 // be slow. Then a heartbeat is sent at once, to see whether v hangs.
-func (c *Machine) failed(v *server, began int64, class redisstore.Class, list []answer) {
+func (c *Machine) failed(v *server, began int64, class redisstore.Class) {
 	v.rounds.failed(began, c.now)
-	if v.health == up && !c.beats.lastFailed && !slices.ContainsFunc(list, func(a answer) bool { return !a.waits }) {
+	if v.health == up && !c.beats.lastFailed && !slices.ContainsFunc(v.answers, func(a answer) bool { return !a.waits }) {
 		c.beats.next = min(c.beats.next, c.now)
 		return
 	}
-	spent := slices.ContainsFunc(list, func(a answer) bool { return a.spent })
+	spent := slices.ContainsFunc(v.answers, func(a answer) bool { return a.spent })
 	if spent || v.rounds.fails >= c.cfg.DegradeAfter || v.health != up || class == redisstore.ClassMisconfigured {
 		c.setHealth(v, down)
 	}

@@ -32,15 +32,6 @@ type heartbeats struct {
 	unanswered   int  // heartbeats and probes in a row that had no answer in time
 }
 
-// end notes that the heartbeat under way has ended, with an error or because its time was up.
-func (h *heartbeats) end(failed, late bool) {
-	if h.current, h.lastFailed = nil, failed; late {
-		h.unanswered++
-	} else if !failed {
-		h.unanswered = 0
-	}
-}
-
 // sendBeat sends a heartbeat.
 func (c *Machine) sendBeat() {
 	b := &beat{id: c.newID(), at: c.now, sent: c.local, node: c.node, receives: c.notices.receives(), joined: c.joining.joined}
@@ -80,7 +71,12 @@ func (c *Machine) onBeat(ev BeatAnswer) {
 	if b == nil || b.id != ev.ID {
 		return
 	}
-	c.beats.end(ev.Err != nil, ev.Err != nil && isTimeout(ev.Err))
+	c.beats.current, c.beats.lastFailed = nil, ev.Err != nil
+	if isTimeout(ev.Err) {
+		c.beats.unanswered++
+	} else if ev.Err == nil {
+		c.beats.unanswered = 0
+	}
 	if len(ev.Beat.Seqs) != len(b.shards) {
 		// Then nothing is known about any shard.
 		if ev.Beat = (redisstore.Beat{}); ev.Err == nil {
@@ -88,7 +84,7 @@ func (c *Machine) onBeat(ev BeatAnswer) {
 		}
 	}
 	c.Place(ev.Addrs) // by the clocks as they were known before
-	listed := ev.Err == nil || ev.Beat.Nodes > 0
+	listed := ev.listed()
 	if listed {
 		c.sample(c.shards[0].server, b.sent, ev.Recv, int64(ev.Beat.Now))
 	}
@@ -105,7 +101,7 @@ func (c *Machine) onBeat(ev BeatAnswer) {
 		c.notices.greet = c.joining.listed(b, c.now, c.cfg.HeartbeatInterval) && c.cfg.Notices || c.notices.greet
 		c.countNodes(int64(ev.Beat.Nodes))
 	}
-	all = c.ofList(all, ev, listed)
+	all = c.ofList(all, ev)
 	failing := slices.ContainsFunc(all, func(a answer) bool { return a.err != nil })
 	c.beats.next = max(min(c.beats.next, b.at+c.jitter(c.cfg.HeartbeatInterval, 0.9, 1)), c.now)
 	switch {
@@ -135,17 +131,21 @@ func (c *Machine) onBeat(ev BeatAnswer) {
 
 // ofList adds the answer about the list of nodes, which is on the server of shard 0, to the answers of a
 // heartbeat, unless they include one about a shard of that server.
-func (c *Machine) ofList(all []answer, ev BeatAnswer, listed bool) []answer {
-	class, _ := redisstore.Classify(ev.Err)
-	spoken := slices.ContainsFunc(all, func(a answer) bool { return c.shards[a.shard].server == c.shards[0].server })
-	switch {
-	case spoken || !listed && class == redisstore.ClassKey:
-		return all
-	case listed:
-		return append(all, answer{list: true})
+func (c *Machine) ofList(all []answer, ev BeatAnswer) []answer {
+	err := ev.Err
+	if ev.listed() {
+		err = nil
 	}
-	return append(all, answer{err: ev.Err, list: true})
+	class, _ := redisstore.Classify(err)
+	spoken := slices.ContainsFunc(all, func(a answer) bool { return c.shards[a.shard].server == c.shards[0].server })
+	if spoken || class == redisstore.ClassKey {
+		return all
+	}
+	return append(all, answer{err: err, list: true})
 }
+
+// listed reports whether the heartbeat has returned the list of live nodes.
+func (ev BeatAnswer) listed() bool { return ev.Err == nil || ev.Beat.Nodes > 0 }
 
 // beatShards handles what a heartbeat says about each shard, and returns an answer, or an error, for
 // each.

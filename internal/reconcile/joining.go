@@ -59,7 +59,7 @@ func (c *Machine) assumeNodes() {
 	}
 	c.joining.adjusted = n
 	c.each(func(k *counter.Counter) bool {
-		c.afterSettle(k, k.MoreNodes(c.local))
+		c.afterSettle(k, k.MoreNodes(c.local), c.local)
 		return true
 	})
 }

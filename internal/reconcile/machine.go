@@ -156,8 +156,7 @@ func (c *Machine) Step(now, localNow int64, ev Event) []Effect {
 	case Asked:
 		c.shards[ev.Shard].asked = true
 	case Learned:
-		c.settled(ev.Counter, ev.Outcome, ev.Sent)
-		c.afterSettle(ev.Counter, ev.Outcome)
+		c.afterSettle(ev.Counter, ev.Outcome, ev.Sent)
 	case Flush:
 		c.onFlush(ev)
 	case Withdraw:

@@ -59,6 +59,8 @@ type answer struct {
 	spent bool // a flight had no answer within the longest deadline
 }
 
+func (a answer) worked() bool { return a.err == nil }
+
 // newLoad returns the load of a server to which nothing is under way.
 func newLoad(cfg *Config) *load {
 	return &load{budget: newBudget(cfg.CommandTimeout), slots: maxPipes}
