@@ -15,8 +15,7 @@ func (c *Machine) setHealth(v *server, h health) {
 	if v.health = h; h == down {
 		v.load.distance.unknown()
 	}
-	if h == down && c.downAt == 0 {
-		c.downAt = c.now
+	if h == down && !c.members.waitsForAnswer() {
 		c.members.holdUntilAnswer()
 	}
 	if h == down && c.outageAt == 0 {
@@ -176,7 +175,8 @@ func (m *members) hold(until int64) {
 // holdUntilAnswer is hold until Redis answers; see waitsForAnswer.
 func (m *members) holdUntilAnswer() { m.hold(math.MaxInt64) }
 
-// waitsForAnswer reports whether the number is held until Redis answers.
+// waitsForAnswer reports whether the number is held until Redis answers: since a server went down, until
+// all servers have answered, and at the start if the size of the fleet is known.
 func (m *members) waitsForAnswer() bool { return m.atLeastUntil == math.MaxInt64 }
 
 // held reports whether the number may not fall yet.

@@ -124,7 +124,6 @@ func (c *Machine) onBeat(ev BeatAnswer) {
 		c.scheduleProbe(class)
 	}
 	if found && c.members.waitsForAnswer() && c.count(down) == 0 { // an outage has ended, or Redis has answered for the first time
-		c.downAt = 0
 		c.members.hold(c.now + max(beatsToReturn*c.cfg.HeartbeatInterval, c.cfg.MaxBackoff))
 	}
 }
@@ -210,7 +209,7 @@ func (c *Machine) reasonToAsk(i int) bool {
 	switch v := s.server; {
 	case v.health == down, !v.offset.known && v != c.shards[0].server:
 		return true
-	case (c.beats.lastFailed || c.downAt != 0) && i == v.shards[0]:
+	case (c.beats.lastFailed || c.members.waitsForAnswer()) && i == v.shards[0]:
 		// Ask for one shard of each server. The list of nodes does not show whether the servers would
 		// apply batches: either may work without the other.
 		return true

@@ -56,7 +56,6 @@ type Machine struct {
 	lastID  uint64
 
 	state              State
-	downAt             int64  // since when a server is down; 0: none is
 	outageAt           int64  // since when the mode is not Synced because of an outage; 0: there was none
 	lastReason         string // why the latest exchange failed
 	lastErr            error  // the error behind it

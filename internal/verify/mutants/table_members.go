@@ -31,7 +31,7 @@ var memberMutants = []mutant{
 		breaks: "Nodes that were expected and never came keep their shares.",
 		at:     "internal/reconcile Machine.onBeat",
 		old:    `if found && c.members.waitsForAnswer() &&`,
-		new:    `if found && c.downAt != 0 && c.members.waitsForAnswer() &&`,
+		new:    `if found && c.outageAt != 0 && c.members.waitsForAnswer() &&`,
 		by:     hybrid("TestExpectedNodesWithRedis"),
 	},
 	{
@@ -193,8 +193,8 @@ var beatMutants = []mutant{
 		name:   "broken-list-of-nodes-is-an-outage",
 		breaks: "A limiter that has written nothing takes a broken list of nodes for an outage.",
 		at:     "internal/reconcile Machine.reasonToAsk",
-		old:    `case (c.beats.lastFailed || c.downAt != 0) && i`,
-		new:    `case c.downAt != 0 && i`,
+		old:    `case (c.beats.lastFailed || c.members.waitsForAnswer()) && i`,
+		new:    `case c.members.waitsForAnswer() && i`,
 		by:     simulated("TestNodeListBrokenFromTheStart"),
 	},
 	{
