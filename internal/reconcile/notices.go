@@ -227,7 +227,7 @@ func (c *Machine) onPublished(id uint64, err error) {
 		return
 	}
 	h.publishing = 0
-	if class, _ := redisstore.Classify(err); err != nil && class == redisstore.ClassMisconfigured {
+	if class, _ := redisstore.Classify(err); class == redisstore.ClassMisconfigured {
 		h.muted = err // until a heartbeat has shown that publishing works
 	}
 }
@@ -242,7 +242,7 @@ func (c *Machine) noteChannel(b redisstore.Beat) {
 	}
 	h.asked = true
 	h.muted = b.EchoErr
-	if class, _ := redisstore.Classify(b.EchoErr); b.EchoErr != nil && class == redisstore.ClassUnavailable {
+	if class, _ := redisstore.Classify(b.EchoErr); class == redisstore.ClassUnavailable {
 		h.muted = nil // the server was away, and another one may carry the next echo
 	}
 	if h.muted != nil {
@@ -263,17 +263,14 @@ func (c *Machine) noteHearing() {
 	if !c.cfg.Notices {
 		return
 	}
-	on := h.receives()
+	on, err, reason := h.receives(), cmp.Or(h.muted, h.err), ""
 	if on || !slices.ContainsFunc(c.shards, func(s shard) bool { return s.healthy() }) {
 		h.since = c.now // while no key can have notices that is no news
 	}
-	reason := ""
 	switch {
-	case on && h.muted == nil || c.now-h.since < deafAfter*c.cfg.HeartbeatInterval && h.muted == nil:
-	case h.muted != nil:
-		_, reason = redisstore.Classify(h.muted)
-	case h.err != nil:
-		_, reason = redisstore.Classify(h.err)
+	case h.muted == nil && (on || c.now-h.since < deafAfter*c.cfg.HeartbeatInterval):
+	case err != nil:
+		_, reason = redisstore.Classify(err)
 	case h.channel == "":
 		reason = "no channel"
 	default:
@@ -283,7 +280,7 @@ func (c *Machine) noteHearing() {
 		return
 	}
 	if c.deaf = reason; reason != "" {
-		c.happened(Incident{Kind: Deaf, Reason: "notices of other nodes do not arrive: " + reason, Err: Plain(cmp.Or(h.muted, h.err))})
+		c.happened(Incident{Kind: Deaf, Reason: "notices of other nodes do not arrive: " + reason, Err: Plain(err)})
 	}
 }
 
@@ -326,11 +323,11 @@ func (c *Machine) onReceived(ev Received) {
 // while a shard is not healthy, notices are missed. Keys that refuse need not be queued then: the wheel
 // looks at them within a lag.
 func (c *Machine) hearShard(i int) {
-	p, since := c.link.Part(i), int64(counter.Deaf)
+	since := int64(counter.Deaf)
 	if c.notices.receives() && c.shards[i].healthy() {
 		since = max(c.notices.missed, c.shards[i].healthyAt)
 	}
-	p.SetHearing(since)
+	c.link.Part(i).SetHearing(since)
 }
 
 func (c *Machine) hearShards() {
@@ -369,8 +366,7 @@ func (c *Machine) hear(n *report.Notice) {
 func (c *Machine) sweepNotices() {
 	h := &c.notices
 	if c.link.Kept() > 0 {
-		clock := &c.shards[0].server.offset
-		server := c.local + clock.ns
+		server := c.local + c.shards[0].server.offset.ns
 		c.link.SweepNotices(func(n report.Notice) bool {
 			return int64(max(n.Until, n.Now+time.Minute)) < server
 		})
