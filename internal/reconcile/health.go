@@ -57,19 +57,8 @@ func (c *Machine) checkReturned() {
 // has answered a probe and not yet a batch. It may answer probes and still refuse batches,
 // and the state must not change with every attempt.
 func (c *Machine) cutOff(v *server) bool {
-	owed := func(i int) bool { return c.shards[i].missed && c.shards[i].owed() }
+	owed := func(i int) bool { return c.shards[i].owed() }
 	return v.health == down || v.health == trying && slices.ContainsFunc(v.shards, owed)
-}
-
-// returning reports whether any server has not answered yet, or has not applied yet what it
-// missed in an outage.
-func (c *Machine) returning() bool {
-	for i := range c.shards {
-		if s := &c.shards[i]; s.server.health != down && !s.healthy() {
-			return true
-		}
-	}
-	return false
 }
 
 // The mode of the limiter goes Synced → Degraded → Resyncing → Synced. It is that of the
@@ -104,15 +93,20 @@ func (c *Machine) scheduleProbe(class redisstore.Class) {
 // changed.
 func (c *Machine) assess() {
 	cut, mode := 0, Synced
+	returning := false // a server has not answered yet, or has not applied yet what it missed in an outage
 	for _, v := range c.servers {
 		if c.cutOff(v) {
 			cut += len(v.shards)
 		}
 	}
+	for i := range c.shards {
+		s := &c.shards[i]
+		returning = returning || s.server.health != down && !s.healthy()
+	}
 	switch {
 	case cut > 0:
 		mode = Degraded
-	case c.returning(), c.state.Mode != Synced && c.reseedAt != 0:
+	case returning, c.state.Mode != Synced && c.reseedAt != 0:
 		mode = Resyncing
 	}
 	s := State{Mode: mode, Since: c.state.Since, Nodes: int(c.members.count), Down: cut, Deaf: c.deaf}

@@ -43,7 +43,7 @@ func (c *Machine) sendBeat() {
 		}
 		b.acked = append(b.acked, acked)
 	}
-	if !c.waiting() {
+	if !slices.ContainsFunc(c.shards, func(s shard) bool { return s.waits() }) {
 		c.stats.Behind.Store(0)
 	}
 	c.beats.current, c.beats.next = b, math.MaxInt64 // until an event asks for another one
@@ -53,16 +53,6 @@ func (c *Machine) sendBeat() {
 		ef.Channel, ef.Via, ef.Echo = h.channel, max(c.carrier(), 0), h.beatsWith()
 	}
 	c.emit(ef)
-}
-
-// waiting reports whether any shard has something to send.
-func (c *Machine) waiting() bool {
-	for i := range c.shards {
-		if c.shards[i].waits() {
-			return true
-		}
-	}
-	return false
 }
 
 // onBeat handles the end of a heartbeat.
@@ -219,8 +209,7 @@ func (c *Machine) reasonToAsk(i int) bool {
 		return true
 	}
 	// If a batch is sent before the next heartbeat, its answer says whether Redis has lost data.
-	at, _ := s.due()
-	return s.pipe == 0 && at == 0
+	return s.pipe == 0 && s.due() == 0
 }
 
 // Processes with another layout (see [redisstore.Keyspace.Layout]) use other Redis keys,

@@ -211,10 +211,9 @@ func (c *Machine) WakeAt() (at int64, sleep bool) {
 	sleep = c.now-c.activeAt >= c.cfg.SyncInterval
 	for i := range c.shards {
 		s := &c.shards[i]
-		t, queued := s.due()
-		sleep = sleep && !queued
+		sleep = sleep && !s.waits()
 		if s.pipe == 0 && s.server.load.free(s.missed) {
-			sooner(t)
+			sooner(s.due())
 		}
 	}
 	if !sleep {

@@ -20,7 +20,7 @@ func (c *Machine) pump() {
 				if len(ids) == 0 {
 					break
 				}
-				c.send(v, ids, missed)
+				c.send(v, ids)
 				c.nextServer = (first + k + 1) % n
 			}
 		}
@@ -37,7 +37,7 @@ func (c *Machine) pick(v *server, missed bool) (ids []int) {
 	for range n {
 		i := v.shards[v.nextShard%n]
 		s := &c.shards[i]
-		if at, _ := s.due(); at != 0 && c.now >= at && s.pipe == 0 && s.missed == missed {
+		if at := s.due(); at != 0 && c.now >= at && s.pipe == 0 && s.missed == missed {
 			if s.flight == nil {
 				c.fillFlight(s, left, c.mostKeys(v))
 			}
@@ -120,10 +120,10 @@ func (c *Machine) takeFromQueues(s *shard, f *flight, left int64, most int) {
 }
 
 // send starts one pipeline to a server, with the flights of some of its shards.
-func (c *Machine) send(v *server, ids []int, missed bool) {
+func (c *Machine) send(v *server, ids []int) {
 	p := &pipe{load: v.load, shards: ids, sent: c.local, at: c.now}
 	id := c.newID()
-	if missed {
+	if c.shards[ids[0]].missed { // then all have missed something
 		v.load.paced = id
 	}
 	batches, late := make([]*redisstore.Batch, len(ids)), 0

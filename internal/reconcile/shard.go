@@ -69,7 +69,7 @@ func (s *shard) oldest() int64 {
 }
 
 // owed reports whether s has something to send that Redis may have missed in an outage.
-func (s *shard) owed() bool { return s.flight != nil || len(s.backlog) > 0 }
+func (s *shard) owed() bool { return s.missed && (s.flight != nil || len(s.backlog) > 0) }
 
 // healthy reports whether the server of s can be reached and has applied what it had missed.
 func (s *shard) healthy() bool { return s.server.health == up && !s.missed }
@@ -92,25 +92,22 @@ func (s *shard) acceptNext(random uint64) {
 // mostSkipped is how many numbers are skipped at the most: few enough that they never run out.
 const mostSkipped = 1 << 20
 
-// due returns when s may send something, 0 for not before an event, and whether it has
-// something to send at all.
-func (s *shard) due() (at int64, waiting bool) {
-	v := s.server
-	waiting = s.waits()
-	switch {
-	case v.health == down || !v.offset.known || !waiting:
-		return 0, waiting
-	case s.missed && s.owed():
-		return max(s.retry, v.load.paceAt, 1), true
+// due returns when s may send something, 0 for not before an event.
+func (s *shard) due() int64 {
+	switch v := s.server; {
+	case v.health == down || !v.offset.known || !s.waits():
+		return 0
+	case s.owed():
+		return max(s.retry, v.load.paceAt, 1)
 	case v.health != up:
-		return 0, true
+		return 0
 	case s.flight != nil:
-		return max(s.retry, 1), true
+		return max(s.retry, 1)
 	}
-	if at = s.normalAt; at == 0 || s.urgentAt != 0 && s.urgentAt < at {
-		at = s.urgentAt
+	if s.normalAt == 0 || s.urgentAt != 0 && s.urgentAt < s.normalAt {
+		return s.urgentAt
 	}
-	return at, true
+	return s.normalAt
 }
 
 // noteLoss records that Redis has lost the data of a shard, once per loss, and schedules
