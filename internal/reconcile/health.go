@@ -14,12 +14,12 @@ func (c *Machine) setHealth(v *server, h health) {
 	}
 	if v.health = h; h == down {
 		v.load.distance.unknown()
-	}
-	if h == down && !c.members.waitsForAnswer() {
-		c.members.holdUntilAnswer()
-	}
-	if h == down && c.outageAt == 0 {
-		c.outageAt = c.now
+		if !c.members.waitsForAnswer() {
+			c.members.holdUntilAnswer()
+		}
+		if c.outageAt == 0 {
+			c.outageAt = c.now
+		}
 	}
 	for _, i := range v.shards {
 		c.applyMode(i)
@@ -209,7 +209,6 @@ func (m *members) reported(n, now, heartbeat int64) (changed bool) {
 func (c *Machine) applyMode(shard int) {
 	w := c.cfg.Fallback.Multiplier(c.members.count)
 	s := &c.shards[shard]
-	c.multipliersChanged = true
 	s.multiplied = s.server.health == down || !s.healthy() && s.multiplied
 	if s.multiplied {
 		c.link.Part(shard).SetMode(w, c.outageAt != 0) // at the start there may be no outage
@@ -228,7 +227,6 @@ func (c *Machine) applyMode(shard int) {
 // 1 if any shard is healthy, that of the fallback policy if all servers are down. Otherwise it stays.
 func (c *Machine) applyWithoutShard() {
 	gone := true
-	c.multipliersChanged = false
 	for i := range c.shards {
 		if c.shards[i].healthy() {
 			c.link.Part(-1).SetMode(1, false)

@@ -55,15 +55,14 @@ type Machine struct {
 	overdue map[uint64]*load // pipelines that have timed out, and whose calls have not returned
 	lastID  uint64
 
-	state              State
-	outageAt           int64  // since when the mode is not Synced because of an outage; 0: there was none
-	lastReason         string // why the latest exchange failed
-	lastErr            error  // the error behind it
-	reasonChanged      bool   // an exchange has failed since the state was last reported
-	deaf               string // why notices of other nodes do not arrive; empty: they do, or there are none
-	mismatch           string // describes processes with another layout; empty: there are none
-	reseedAt           int64  // when to send again what Redis has lost; 0: nothing is lost
-	multipliersChanged bool   // the cost multiplier of shards has changed in this step
+	state         State
+	outageAt      int64  // since when the mode is not Synced because of an outage; 0: there was none
+	lastReason    string // why the latest exchange failed
+	lastErr       error  // the error behind it
+	reasonChanged bool   // an exchange has failed since the state was last reported
+	deaf          string // why notices of other nodes do not arrive; empty: they do, or there are none
+	mismatch      string // describes processes with another layout; empty: there are none
+	reseedAt      int64  // when to send again what Redis has lost; 0: nothing is lost
 
 	out []Effect
 }
@@ -165,9 +164,7 @@ func (c *Machine) Step(now, localNow int64, ev Event) []Effect {
 	c.assess() // twice: an outage that ends without a backlog is also reported as Resyncing
 	c.checkReturned()
 	c.assess()
-	if c.multipliersChanged {
-		c.applyWithoutShard()
-	}
+	c.applyWithoutShard()
 	c.pump()
 	c.publish()
 	c.checkFlushes()
