@@ -21,6 +21,7 @@ func (c *Machine) settle(s *shard, f *flight, r redisstore.Reply, sent, recv int
 	a := report.Answer{
 		At: at, ServerNow: server, Sent: sent,
 		Slack: max(recv-sent, 0) + int64(time.Millisecond), Late: min(at-sent, clock.grown(recv)),
+		Applied: r.Verdict == redisstore.VerdictApplied,
 	}
 	s.acked = s.seq
 	if s.lost {
@@ -50,7 +51,6 @@ func (c *Machine) settle(s *shard, f *flight, r redisstore.Reply, sent, recv int
 		}
 		a.State, a.Rule, a.Restored = st, rep.Rule, rep.Restore
 		a.Announce, a.Returned = r.Verdict == redisstore.VerdictApplied && rep.Units > 0, it.back
-		a.Applied = r.Verdict == redisstore.VerdictApplied
 		out := it.c.Settle(c.local, a)
 		if renamed && it.c.Refresh() {
 			out.Again = true
@@ -149,11 +149,8 @@ func (c *Machine) failing(v *server, began int64) (class redisstore.Class) {
 		}
 		s := &c.shards[a.shard]
 		s.retry = c.now + c.jitter(retryPause, 0.5, 1.5)
-		if s.rounds.fails == 0 {
-			s.failedSince = began
-		}
 		s.rounds.failed(began, c.now)
-		if (a.spent || s.rounds.fails >= apartAfter*c.cfg.DegradeAfter) && (some || v.bookedAt > s.failedSince) && len(v.shards) > 1 {
+		if (a.spent || s.rounds.fails >= apartAfter*c.cfg.DegradeAfter) && (some || v.bookedAt > s.rounds.since) && len(v.shards) > 1 {
 			c.setHealth(c.isolate(a.shard), down)
 		}
 	}

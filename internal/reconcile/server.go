@@ -41,10 +41,14 @@ const (
 type round struct {
 	fails int
 	at    int64 // when the latest was counted, on the timer clock
+	since int64 // when the first was sent, on the timer clock
 }
 
 // failed counts an exchange that was sent at began and has failed at now.
 func (r *round) failed(began, now int64) {
+	if r.fails == 0 {
+		r.since = began
+	}
 	if began >= r.at || r.fails == 0 {
 		r.fails, r.at = r.fails+1, now
 	}

@@ -10,13 +10,12 @@ import (
 
 // shard is the state of one group of keys.
 type shard struct {
-	server      *server
-	rounds      round // failed exchanges for this shard
-	failedSince int64 // when the first of those was sent, on the timer clock
-	missed      bool  // there was an outage, and Redis has not yet applied all that it has missed
-	healthyAt   int64 // since when it is healthy, on the counter clock; 0: it is not
-	asked       bool  // callers ask it themselves: heartbeats see whether it can be reached
-	multiplied  bool  // its units count with the cost multiplier of the fallback policy
+	server     *server
+	rounds     round // failed exchanges for this shard
+	missed     bool  // there was an outage, and Redis has not yet applied all that it has missed
+	healthyAt  int64 // since when it is healthy, on the counter clock; 0: it is not
+	asked      bool  // callers ask it themselves: heartbeats see whether it can be reached
+	multiplied bool  // its units count with the cost multiplier of the fallback policy
 
 	node     string // the node's name with the numbers below: after a renaming the old one until the flight ends
 	seq      int64  // number of the latest flight
