@@ -13,10 +13,9 @@ import (
 // flight is a batch under way: the counters and what they report.
 type flight struct {
 	items       []item
-	reports     []report.Report // of the items, as last sent
+	reports     []report.Report // of the items, as last sent; nil: it was not sent yet
 	cost        int64           // estimate of how long it occupies Redis, ns
 	oldest      int64           // when the first of the items was queued, on the timer clock
-	tries       int             // how often it was sent
 	nonce       uint64          // distinguishes it from a flight with the same number of a copy of this process
 	maybeBooked bool            // Redis may have applied it: an attempt got no answer
 	late        int             // how many of the attempts had no answer in time
@@ -43,7 +42,8 @@ type pipe struct {
 func (c *Machine) batch(id int) *redisstore.Batch {
 	s := &c.shards[id]
 	f := s.flight
-	if f.tries++; f.tries > 1 {
+	again := f.reports != nil
+	if again {
 		c.stats.Resent.Add(1)
 	}
 	if f.maybeBooked && s.acked == 0 {
@@ -56,7 +56,7 @@ func (c *Machine) batch(id int) *redisstore.Batch {
 		it, rep := &f.items[i], &f.reports[i]
 		it.c.Report(c.local, s.accept, rep)
 		rep.Key = c.nameOf(it.c, rep.Rule)
-		it.back = it.back || f.tries == 1 && rep.Refunds()
+		it.back = it.back || !again && rep.Refunds()
 	}
 	return &redisstore.Batch{
 		Shard: id, Node: s.node, Seq: s.seq, Prev: s.acked, Nonce: f.nonce, Accept: s.accept,

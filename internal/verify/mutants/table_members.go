@@ -55,7 +55,7 @@ var memberMutants = []mutant{
 		breaks: "A batch that is sent again looks like another one, and is booked twice under two names.",
 		at:     "internal/reconcile Machine.batch",
 		old:    `Nonce: f.nonce,`,
-		new:    `Nonce: f.nonce + uint64(f.tries),`,
+		new:    `Nonce: c.ids.Nonce(),`,
 		by:     sim(300),
 	},
 	{
