@@ -65,7 +65,7 @@ func (c *Machine) Snapshot(is *Snapshot) {
 		Asked:       is.Asked[:0],
 		Pipelines:   is.Pipelines[:0],
 		Shards:      is.Shards[:0],
-		Servers:     resized(is.Servers, len(c.servers)),
+		Servers:     slices.Grow(is.Servers[:0], len(c.servers))[:len(c.servers)], // with their content, whose memory is used again
 		Later:       c.wheel.held,
 		Broken:      c.broken.held,
 		Flushes:     len(c.flushes),
@@ -93,9 +93,6 @@ func (c *Machine) Snapshot(is *Snapshot) {
 		}
 	}
 }
-
-// resized returns list with n elements, whose content is that of list as far as it has any.
-func resized[T any](list []T, n int) []T { return slices.Grow(list[:0], n)[:n] }
 
 func (s *shard) snapshot() ShardSnapshot {
 	is := ShardSnapshot{
