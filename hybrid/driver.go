@@ -92,7 +92,10 @@ func newDriver(rdb redis.UniversalClient, store *redisstore.Store, o Options, l 
 	_, single := rdb.(*redis.Client)
 	cfg := o.config()
 	cfg.Single, cfg.Channel = single, store.KnownChannel()
-	d.machine = reconcile.New(cfg, mrand.New(mrand.NewChaCha8(seed)), systemIdentities(), l.link, store.Keyspace(), o.Shards, l.table.Range, &l.stats)
+	d.machine = reconcile.New(reconcile.Parts{
+		Config: cfg, Rand: mrand.New(mrand.NewChaCha8(seed)), IDs: systemIdentities(),
+		Link: l.link, Keys: store.Keyspace(), Each: l.table.Range, Stats: &l.stats,
+	})
 	if single { // then its address is known without asking
 		d.machine.Place(store.Servers(context.Background()))
 	}

@@ -29,7 +29,7 @@ func awake(t *testing.T, shards, nodes int) *Machine {
 	ids := Identities{Nonce: rng.Uint64, Name: func() string { names++; return fmt.Sprint("node", names) }}
 	link := counter.NewLink(counter.Pace{Interval: time.Duration(cfg.SyncInterval), MaxLag: time.Duration(cfg.MaxLag)}, shards, ks.Shard)
 	link.SetNotices(1, ks.NoticeID)
-	c := New(cfg, rng, ids, link, ks, shards, func(func(*counter.Counter) bool) {}, &Stats{})
+	c := New(Parts{Config: cfg, Rand: rng, IDs: ids, Link: link, Keys: ks, Each: func(func(*counter.Counter) bool) {}, Stats: &Stats{}})
 	c.Place(slices.Repeat([]string{"server0"}, shards))
 	now := int64(1_700_000_000) * int64(time.Second)
 	for range 3 {

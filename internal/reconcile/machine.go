@@ -96,14 +96,25 @@ func (c *Machine) happened(e Incident) {
 	c.emit(Happened{e})
 }
 
-// New returns a machine that has handled no event yet. each visits every live counter.
-func New(cfg Config, rng *rand.Rand, ids Identities, link *counter.Link, keys redisstore.Keyspace, shards int,
-	each func(func(*counter.Counter) bool), stats *Stats) *Machine {
+// Parts is what a machine works with.
+type Parts struct {
+	Config Config
+	Rand   *rand.Rand
+	IDs    Identities
+	Link   *counter.Link
+	Keys   redisstore.Keyspace
+	Each   func(func(*counter.Counter) bool) // visits every live counter
+	Stats  *Stats
+}
+
+// New returns a machine that has handled no event yet.
+func New(p Parts) *Machine {
+	cfg, link := p.Config, p.Link
 	c := &Machine{
-		cfg: cfg, rng: rng, ids: ids, node: ids.Name(), link: link, keys: keys, each: each, stats: stats,
-		wheel: newWheel(cfg.SyncInterval, cfg.MaxLag, rng.Int64N(cfg.SyncInterval)), broken: newWheel(cfg.SyncInterval, quarantine, 0),
-		activeAt: math.MinInt64 / 2,
-		members:  members{count: 1}, shards: make([]shard, shards), pipes: map[uint64]*pipe{}, overdue: map[uint64]*load{},
+		cfg: cfg, rng: p.Rand, ids: p.IDs, node: p.IDs.Name(), link: link, keys: p.Keys, each: p.Each, stats: p.Stats,
+		wheel:  newWheel(cfg.SyncInterval, cfg.MaxLag, p.Rand.Int64N(cfg.SyncInterval)),
+		broken: newWheel(cfg.SyncInterval, quarantine, 0), activeAt: math.MinInt64 / 2,
+		members: members{count: 1}, shards: make([]shard, p.Keys.Shards()), pipes: map[uint64]*pipe{}, overdue: map[uint64]*load{},
 		state:   State{Mode: Resyncing, Reason: "starting", Nodes: 1},
 		notices: notices{announced: map[report.NoticeID]report.Notice{}, byID: map[uint64]*counter.Counter{}},
 	}
