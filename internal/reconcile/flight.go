@@ -72,11 +72,10 @@ func (c *Machine) nameOf(ctr *counter.Counter, rule *limit.Rule) string {
 // After a loss of data a unit may be counted twice: that errs on the safe side. A refund
 // must not be applied twice, because more than the limit would be admitted.
 //
-// As long as Redis has the record of the latest flight (its number and its nonce), the
-// record prevents both. If the record is lost, it is unknown whether a flight without an
-// answer was applied before; so its refunds are given up. The first flight under a name has
-// no record to compare with, so its refunds are given up after the first attempt without an
-// answer.
+// As long as Redis has the record of the latest flight (its number and its nonce), the record prevents
+// both. If the record is lost, it is unknown whether a flight without an answer was applied before; so its
+// refunds are given up. The first flight under a name has no record to compare with, so its refunds are
+// given up after the first attempt without an answer.
 
 // noteUnanswered notes that it is unknown whether Redis has applied the flight of s. With accept set,
 // Redis applies a flight without comparing it with its record. A flight with refunds must be compared,

@@ -30,9 +30,8 @@ func (c *Machine) onFlush(ev Flush) {
 	c.flushes = append(c.flushes, flush{id: ev.ID, at: c.now})
 }
 
-// checkFlushes ends the flushes that are done: Redis has applied everything that was waiting, and no
-// shard is returning from an outage. It ends with an error those that wait only for servers that are
-// down.
+// checkFlushes ends the flushes that are done: Redis has applied everything that was waiting, and no shard
+// is returning from an outage. It ends with an error those that wait only for servers that are down.
 func (c *Machine) checkFlushes() {
 	cut := c.count(down)
 	c.flushes = slices.DeleteFunc(c.flushes, func(f flush) bool {

@@ -61,8 +61,7 @@ func (c *Machine) cutOff(v *server) bool {
 	return v.health == down || v.health == trying && slices.ContainsFunc(v.shards, owed)
 }
 
-// The mode of the limiter goes Synced → Degraded → Resyncing → Synced. It is that of the
-// worst server.
+// The mode of the limiter goes Synced → Degraded → Resyncing → Synced. It is that of the worst server.
 
 // scheduleProbe schedules the next probe of servers that are down, with exponential
 // back-off and full jitter, so that nodes which lost Redis together do not return together.
@@ -89,8 +88,7 @@ func (c *Machine) scheduleProbe(class redisstore.Class) {
 	c.beats.next = c.now + limit/20 + c.jitter(limit, 0, 0.95)
 }
 
-// assess derives the state of the limiter from its servers, and reports it if it has
-// changed.
+// assess derives the state of the limiter from its servers, and reports it if it has changed.
 func (c *Machine) assess() {
 	cut, mode := 0, Synced
 	returning := false // a server has not answered yet, or has not applied yet what it missed in an outage
@@ -138,10 +136,9 @@ func (c *Machine) assess() {
 
 // members keeps the number of live nodes, this one included.
 //
-// A higher number applies at once. A lower one applies after a heartbeat and a half, and is
-// then the highest that was reported in that time: when Redis has lost the list of nodes,
-// every live node enters itself again within one heartbeat, and not all nodes notice the
-// loss at once.
+// A higher number applies at once. A lower one applies after a heartbeat and a half, and is then the
+// highest that was reported in that time: when Redis has lost the list of nodes, every live node enters
+// itself again within one heartbeat, and not all nodes notice the loss at once.
 //
 // All times are on the timer clock, in ns.
 type members struct {
@@ -158,10 +155,9 @@ type members struct {
 // longer) the nodes are given to enter themselves again.
 const beatsToReturn = 4
 
-// hold keeps the number from falling before a time: after an outage, after Redis has lost
-// the list of nodes, and at the start of a fleet of known size. Otherwise the first node to
-// return would count itself as the only one, and would admit the whole limit if Redis
-// became unreachable again.
+// hold keeps the number from falling before a time: after an outage, after Redis has lost the list of
+// nodes, and at the start of a fleet of known size. Otherwise the first node to return would count itself
+// as the only one, and would admit the whole limit if Redis became unreachable again.
 func (m *members) hold(until int64) {
 	m.atLeast, m.atLeastUntil = max(m.count, 1), until
 }
@@ -201,11 +197,10 @@ func (m *members) reported(n, now, heartbeat int64) (changed bool) {
 	return changed
 }
 
-// applyMode gives the counters of a shard the cost multiplier of a unit: that of the
-// fallback policy during an outage, else 1. While a shard returns from an outage its
-// counters keep the multiplier of the outage; each gets 1 with its own answer, or when the
-// shard has been sent all that it missed. It is the same at the start with ExpectedNodes,
-// until the shard's server has answered.
+// applyMode gives the counters of a shard the cost multiplier of a unit: that of the fallback policy during
+// an outage, else 1. While a shard returns from an outage its counters keep the multiplier of the outage;
+// each gets 1 with its own answer, or when the shard has been sent all that it missed. It is the same at
+// the start with ExpectedNodes, until the shard's server has answered.
 func (c *Machine) applyMode(shard int) {
 	w := c.cfg.Fallback.Multiplier(c.members.count)
 	s := &c.shards[shard]

@@ -136,8 +136,7 @@ func (c *Machine) ofList(all []answer, ev BeatAnswer) []answer {
 // listed reports whether the heartbeat has returned the list of live nodes.
 func (ev BeatAnswer) listed() bool { return ev.Err == nil || ev.Beat.Nodes > 0 }
 
-// beatShards handles what a heartbeat says about each shard, and returns an answer, or an error, for
-// each.
+// beatShards handles what a heartbeat says about each shard, and returns an answer, or an error, for each.
 func (c *Machine) beatShards(b *beat, ev BeatAnswer) (all []answer) {
 	taken := false
 	for i, sh := range b.shards {
@@ -212,9 +211,8 @@ func (c *Machine) reasonToAsk(i int) bool {
 	return s.pipe == 0 && s.due() == 0
 }
 
-// Processes with another layout (see [redisstore.Keyspace.Layout]) use other Redis keys,
-// although they have the same Redis and prefix. They share no limit with this process: each
-// layout admits a whole limit.
+// Processes with another layout (see [redisstore.Keyspace.Layout]) use other Redis keys, although they have
+// the same Redis and prefix. They share no limit with this process: each layout admits a whole limit.
 
 // noteLayouts applies the list of other layouts that a heartbeat has found.
 func (c *Machine) noteLayouts(others []string) {

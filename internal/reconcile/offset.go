@@ -51,9 +51,8 @@ func (f *offsetFilter) sample(sent, recv, server, lag int64) bool {
 	return changed
 }
 
-// widest returns the largest step that a measurement with an error of at most err allows. Too
-// small a step would make units that no longer count in Redis look like lost data. A step
-// that may be 0 counts as 0.
+// widest returns the largest step that a measurement with an error of at most err allows. Too small a step
+// would make units that no longer count in Redis look like lost data. A step that may be 0 counts as 0.
 func widest(step, err int64) int64 {
 	switch {
 	case step > err:
@@ -72,8 +71,7 @@ func (f *offsetFilter) holds(sent, recv, server int64) bool {
 	return f.ns >= server-recv-f.grown(recv) && f.ns <= server-sent+f.grown(recv)
 }
 
-// contradicts reports whether an exchange that was sent after the estimate was taken shows
-// another clock.
+// contradicts reports whether an exchange that was sent after the estimate was taken shows another clock.
 func (f *offsetFilter) contradicts(sent, recv, server int64) bool {
 	return f.known && sent >= f.at && recv >= sent && !f.holds(sent, recv, server)
 }

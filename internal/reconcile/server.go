@@ -80,10 +80,9 @@ func (v *server) joins(to *server) bool {
 // an outage are sent one at a time.
 func (l *load) free(missed bool) bool { return l.slots > 0 && (!missed || l.paced == 0) }
 
-// Place updates on which servers the shards are. addrs holds the address of each shard's
-// server, empty if it is unknown. A shard whose address has changed moves to the server
-// with that address if the two have the same health and clock. Else it becomes a server of
-// its own for now.
+// Place updates on which servers the shards are. addrs holds the address of each shard's server, empty if
+// it is unknown. A shard whose address has changed moves to the server with that address if the two have
+// the same health and clock. Else it becomes a server of its own for now.
 func (c *Machine) Place(addrs []string) {
 	for i := range min(len(addrs), len(c.shards)) {
 		from := c.shards[i].server
@@ -118,8 +117,7 @@ func (c *Machine) isolate(shard int) *server {
 	return v
 }
 
-// move puts a shard on another server. Its counters follow the clock of that server from
-// now on.
+// move puts a shard on another server. Its counters follow the clock of that server from now on.
 func (c *Machine) move(shard int, to *server) {
 	from := c.shards[shard].server
 	from.shards = slices.DeleteFunc(from.shards, func(i int) bool { return i == shard })

@@ -154,8 +154,7 @@ func (c *Machine) reseedNow() {
 	}
 }
 
-// rename gives the node a new name, because another process was seen to report under the
-// present one.
+// rename gives the node a new name, because another process was seen to report under the present one.
 //
 // A shard whose flight may have been applied under the old name keeps that name until it is
 // known whether it was. The other shards use the new name at once. The next heartbeat
