@@ -98,10 +98,9 @@ var (
 	errMissingReply = errors.New("hybrid: redis answered fewer commands than it was sent")
 )
 
-// exchangeEnded handles the end of an exchange (a pipeline or a heartbeat) that was sent at began. all
-// holds one answer for each shard. It calls answered for each server that has answered for any shard.
-// It returns the class of the failures, 0 if there are none. Of several classes it returns the
-// smallest, which may end soonest.
+// exchangeEnded handles the end of an exchange (a pipeline or a heartbeat) that was sent at began. all has
+// one answer for each shard. It calls answered for each server that has answered for any shard. It returns
+// the smallest class of the failures, which may end soonest; 0: there are none.
 func (c *Machine) exchangeEnded(began int64, all []answer, answered func(*server)) (class redisstore.Class) {
 	var of []*server
 	for _, a := range all {
@@ -180,9 +179,9 @@ func isTimeout(err error) bool {
 }
 
 // noteFailure stores the reason of a failure, and returns its class.
-func (c *Machine) noteFailure(err error) redisstore.Class {
-	class, reason := redisstore.Classify(err)
-	c.lastReason, c.lastErr, c.reasonChanged = reason, Plain(err), true
+func (c *Machine) noteFailure(err error) (class redisstore.Class) {
+	class, c.lastReason = redisstore.Classify(err)
+	c.lastErr, c.reasonChanged = Plain(err), true
 	return class
 }
 

@@ -107,18 +107,16 @@ func (c *Machine) assess() {
 	case returning, c.state.Mode != Synced && c.reseedAt != 0:
 		mode = Resyncing
 	}
-	s := State{Mode: mode, Since: c.state.Since, Nodes: int(c.members.count), Down: cut, Deaf: c.deaf}
+	old := c.state
+	s := State{Mode: mode, Since: old.Since, Reason: c.mismatch, Nodes: int(c.members.count), Down: cut, Deaf: c.deaf}
 	switch {
 	case mode == Degraded:
 		s.Reason, s.Err = c.lastReason, c.lastErr
-	case mode == Resyncing && c.state.Mode == Resyncing:
-		s.Reason = c.state.Reason
+	case mode == Resyncing && old.Mode == Resyncing:
+		s.Reason = old.Reason
 	case mode == Resyncing:
 		s.Reason = "redis answers again"
-	case mode == Synced:
-		s.Reason = c.mismatch
 	}
-	old := c.state
 	if mode == old.Mode && s.Nodes == old.Nodes && cut == old.Down && s.Deaf == old.Deaf && (mode == Resyncing || s.Reason == old.Reason && (mode == Synced || !c.reasonChanged)) {
 		return
 	}
@@ -162,7 +160,7 @@ func (m *members) hold(until int64) {
 	m.atLeast, m.atLeastUntil = max(m.count, 1), until
 }
 
-// holdUntilAnswer is hold until Redis answers; see waitsForAnswer.
+// holdUntilAnswer is hold until Redis answers, see waitsForAnswer.
 func (m *members) holdUntilAnswer() { m.hold(math.MaxInt64) }
 
 // waitsForAnswer reports whether the number is held until Redis answers: since a server went down, until
@@ -192,8 +190,7 @@ func (m *members) reported(n, now, heartbeat int64) (changed bool) {
 	default:
 		n, m.shrinkSince = max(m.shrinkTo, n), 0
 	}
-	changed = n != m.count
-	m.count = n
+	changed, m.count = n != m.count, n
 	return changed
 }
 

@@ -71,11 +71,6 @@ func (f *offsetFilter) holds(sent, recv, server int64) bool {
 	return f.ns >= server-recv-f.grown(recv) && f.ns <= server-sent+f.grown(recv)
 }
 
-// contradicts reports whether an exchange that was sent after the estimate was taken shows another clock.
-func (f *offsetFilter) contradicts(sent, recv, server int64) bool {
-	return f.known && sent >= f.at && recv >= sent && !f.holds(sent, recv, server)
-}
-
 // agrees reports whether two estimates may be of the same clock.
 func (f *offsetFilter) agrees(o *offsetFilter) bool {
 	later := max(f.at, o.at)

@@ -170,7 +170,13 @@ func (c *Machine) onReplies(ev Replies) {
 		case redisstore.MayHaveRun(err):
 			s.noteUnanswered()
 		}
-		all, failed = append(all, c.outcome(p, sh, err)), failed || err != nil
+		a := answer{shard: sh, err: err}
+		if s.flight != nil && isTimeout(err) { // it is sent again with a longer deadline
+			s.flight.late++
+			a.spent = p.most >= c.mostPatience()
+			a.waits = !a.spent
+		}
+		all, failed = append(all, a), failed || err != nil
 	}
 	switch {
 	case !failed:
@@ -206,18 +212,6 @@ func (c *Machine) onTimeout(id uint64) {
 		ev.Outcomes = slices.Repeat([]redisstore.Outcome{{Err: errTimeout}}, len(p.shards))
 	}
 	c.onReplies(ev)
-}
-
-// outcome returns how a pipeline has ended for one of its shards. A flight without an answer in time
-// is sent again with a longer deadline.
-func (c *Machine) outcome(p *pipe, sh int, err error) answer {
-	a := answer{shard: sh, err: err}
-	if f := c.shards[sh].flight; f != nil && err != nil && isTimeout(err) {
-		f.late++
-		a.spent = p.most >= c.mostPatience()
-		a.waits = !a.spent
-	}
-	return a
 }
 
 // onReply handles the reply to one batch.

@@ -133,12 +133,13 @@ func (c *Machine) move(shard int, to *server) {
 	c.applyMode(shard)
 }
 
-// sampleShard adds an exchange for one shard to the estimate of a clock. If it contradicts
-// the estimate of the shard's server, the shard has moved to another server, or the clock
+// sampleShard adds an exchange for one shard to the estimate of a clock. If it was sent after the estimate
+// of the shard's server was taken and contradicts it, the shard has moved to another server, or the clock
 // was set. Then the shard becomes a server of its own, and a heartbeat is sent to find out.
 func (c *Machine) sampleShard(shard int, sent, recv, now int64) {
 	v := c.shards[shard].server
-	if len(c.servers) > 1 && len(v.shards) > 1 && v.offset.contradicts(sent, recv, now) {
+	f := &v.offset
+	if len(c.servers) > 1 && len(v.shards) > 1 && f.known && sent >= f.at && recv >= sent && !f.holds(sent, recv, now) {
 		v = c.isolate(shard)
 		c.beats.next = min(c.beats.next, c.now)
 	}

@@ -62,8 +62,8 @@ var serverMutants = []mutant{
 		name:   "clock-of-the-wrong-master",
 		breaks: "An answer for a shard that has moved sets the clock of the master on which it was.",
 		at:     "internal/reconcile Machine.sampleShard",
-		old:    `if len(c.servers) > 1 && len(v.shards) > 1 && v.offset.contradicts(sent, recv, now) {`,
-		new:    `if len(c.servers) > 1 && false {`,
+		old:    `if len(c.servers) > 1 && len(v.shards) > 1 && f.known && sent >= f.at && recv >= sent && !f.holds(sent, recv, now) {`,
+		new:    `if len(c.servers) > 1 && f == nil {`,
 		by:     simulated("TestReplyFromWhereAShardIsNow"),
 	},
 	{
