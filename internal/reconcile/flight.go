@@ -69,8 +69,8 @@ func (c *Machine) nameOf(ctr *counter.Counter, rule *limit.Rule) string {
 	return c.keys.CounterKeyIn(ctr.Shard(), rule, ctr.Stored())
 }
 
-// After a loss of data a unit may be counted twice: that errs on the safe side. A refund
-// must not be applied twice, because more than the limit would be admitted.
+// After a loss of data a unit may be counted twice: that errs on the safe side. A refund must not be applied
+// twice, because more than the limit would be admitted.
 //
 // As long as Redis has the record of the latest flight (its number and its nonce), the record prevents
 // both. If the record is lost, it is unknown whether a flight without an answer was applied before; so its
@@ -90,8 +90,8 @@ func (s *shard) noteUnanswered() {
 	}
 }
 
-// giveUpRefunds removes the refunds from the flight of s if Redis may have applied them
-// already. Their units count again on this node, because Redis may not have applied them.
+// giveUpRefunds removes the refunds from the flight of s if Redis may have applied them already. Their units
+// count again on this node, because Redis may not have applied them.
 func (c *Machine) giveUpRefunds(s *shard) {
 	if s.flight == nil || !s.flight.maybeBooked {
 		return
@@ -108,7 +108,5 @@ func (c *Machine) giveUpRefunds(s *shard) {
 // Renewal converts what Redis has answered about a counter that was set. It is not known exactly when it
 // was set. The time of the answer is the latest possible, and errs on the safe side.
 func Renewal(sent, recv int64, done redisstore.Renewed) report.Answer {
-	return report.Answer{
-		State: done.State, At: recv, Late: recv - sent, ServerNow: int64(done.Now),
-	}
+	return report.Answer{State: done.State, At: recv, Late: recv - sent, ServerNow: int64(done.Now)}
 }

@@ -19,13 +19,7 @@ func (c *Machine) onFlush(ev Flush) {
 	c.wheel.all(c.ready)
 	for i := range c.shards {
 		s := &c.shards[i]
-		s.retry = 0
-		if len(s.normal) > 0 {
-			s.normalAt = c.now
-		}
-		if s.urgent.len() > 0 {
-			s.urgentAt = c.now
-		}
+		s.retry, s.normalAt, s.urgentAt = 0, min(s.normalAt, c.now), min(s.urgentAt, c.now)
 	}
 	c.flushes = append(c.flushes, flush{id: ev.ID, at: c.now})
 }

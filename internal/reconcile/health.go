@@ -36,8 +36,8 @@ func (c *Machine) count(h health) (n int) {
 	return n
 }
 
-// checkReturned ends the outage of shards that have nothing left to send that Redis may
-// have missed, and of servers that have no other shards.
+// checkReturned ends the outage of shards that have nothing left to send that Redis may have missed, and of
+// servers that have no other shards.
 func (c *Machine) checkReturned() {
 	for i := range c.shards {
 		if s := &c.shards[i]; s.missed && s.server.health != down && !s.owed() {
@@ -61,18 +61,11 @@ func (c *Machine) cutOff(v *server) bool {
 	return v.health == down || v.health == trying && slices.ContainsFunc(v.shards, owed)
 }
 
-// The mode of the limiter goes Synced → Degraded → Resyncing → Synced. It is that of the worst server.
-
-// scheduleProbe schedules the next probe of servers that are down, with exponential
-// back-off and full jitter, so that nodes which lost Redis together do not return together.
-// The pause is no longer than:
-//
-//   - the outage has lasted, so that a short outage (a failover) is not followed by a long
-//     pause;
-//   - a heartbeat, while any server is not down.
-//
-// A failure that only an operator can end (a password, a permission) is probed at
-// MaxBackoff from the first probe on.
+// scheduleProbe schedules the next probe of servers that are down, with exponential back-off and full jitter, so
+// that nodes which lost Redis together do not return together. The pause is no longer than the outage has lasted:
+// so a short outage (a failover) is not followed by a long pause. While any server is not down, it is no longer
+// than a heartbeat. A failure that only an operator can end (a password, a permission) is probed at MaxBackoff
+// from the first probe on.
 func (c *Machine) scheduleProbe(class redisstore.Class) {
 	if c.beats.current != nil {
 		return // one is under way
@@ -88,7 +81,8 @@ func (c *Machine) scheduleProbe(class redisstore.Class) {
 	c.beats.next = c.now + limit/20 + c.jitter(limit, 0, 0.95)
 }
 
-// assess derives the state of the limiter from its servers, and reports it if it has changed.
+// assess derives the state of the limiter from its servers, and reports it if it has changed. The mode goes
+// Synced → Degraded → Resyncing → Synced. It is that of the worst server.
 func (c *Machine) assess() {
 	cut, mode := 0, Synced
 	returning := false // a server has not answered yet, or has not applied yet what it missed in an outage

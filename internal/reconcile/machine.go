@@ -11,11 +11,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/report"
 )
 
-// Machine is the reconciler. It decides what to send to Redis and when, and what a reply, an
-// error or the passing of time changes. It is a single-threaded state machine: it has no
-// goroutines, no clock and no source of randomness of its own. Events enter by [Machine.Step]
-// only. Package hybrid gives it a goroutine, timers and Redis; the simulator in internal/sim
-// gives it virtual ones. A Machine is made by [New], and is not safe for concurrent use.
+// Machine is the reconciler: a single-threaded state machine, without a source of randomness of its own.
+// Events enter by [Machine.Step] only. A Machine is made by [New], and is not safe for concurrent use.
 //
 // Exactly once: the units that a shard reports together are a flight, which has a sequence
 // number. While it is unknown whether Redis has applied a flight, the same flight is sent
@@ -74,8 +71,8 @@ func (c *Machine) newID() uint64 {
 	return c.lastID
 }
 
-// Written returns the shards in which Redis keeps a record of this node under its present
-// name. Records under an earlier name belong to another process.
+// Written returns the shards in which Redis keeps a record of this node under its present name. Records
+// under an earlier name belong to another process.
 func (c *Machine) Written() (shards []int) {
 	for i := range c.shards {
 		if c.shards[i].seq > 0 && c.shards[i].node == c.node {

@@ -336,8 +336,8 @@ func (c *Machine) hearShards() {
 	}
 }
 
-// hear applies one notice. It ignores notices of shards that are not healthy, and those whose times
-// cannot be right or are over.
+// hear applies one notice. It ignores notices of shards that are not healthy, and those whose times cannot be
+// right or are over.
 func (c *Machine) hear(n *report.Notice) {
 	if n.Shard < 0 || n.Shard >= len(c.shards) || !c.shards[n.Shard].healthy() {
 		return
@@ -353,11 +353,7 @@ func (c *Machine) hear(n *report.Notice) {
 		return
 	}
 	k := c.notices.byID[idPrefix(n.ID)]
-	switch {
-	case k == nil:
-	case k.Dropped():
-		delete(c.notices.byID, idPrefix(n.ID))
-	case k.ID() == n.ID && k.Hear(c.local, *n):
+	if k != nil && !k.Dropped() && k.ID() == n.ID && k.Hear(c.local, *n) {
 		c.enqueue(k)
 	}
 }
