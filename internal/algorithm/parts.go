@@ -42,20 +42,22 @@ func (p *parts[S, U, B]) left(m sums[S, U, B]) S {
 	return m.minus(m.minus(p.known, p.sentBack), p.back)
 }
 
-// collect begins an exchange: what is pending is sent.
+// collect begins an exchange: what is pending is sent. It stays sent, however often it is sent again, until an answer
+// or one of the methods below ends the exchange.
 func (p *parts[S, U, B]) collect(m sums[S, U, B]) {
 	*p = parts[S, U, B]{known: p.known, sent: m.join(p.sent, p.pend), sentBack: m.both(p.sentBack, p.back)}
 }
 
-// giveBack undoes collect: Redis has not applied what was sent.
+// giveBack undoes collect: Redis has not applied what was sent, because it cannot use the key.
 func (p *parts[S, U, B]) giveBack(m sums[S, U, B]) {
 	*p = parts[S, U, B]{known: p.known, pend: m.join(p.sent, p.pend), back: m.both(p.sentBack, p.back)}
 }
 
-// keepSent makes known what was sent: Redis has applied it.
+// keepSent makes known what was sent: Redis has applied it, but its answer cannot be used.
 func (p *parts[S, U, B]) keepSent(m sums[S, U, B]) {
 	*p = parts[S, U, B]{known: p.booked(m, 1), pend: p.pend, back: p.back}
 }
 
-// dropSent drops what was sent: what is known has it already, or a reset has cleared it.
+// dropSent drops what was sent. After an answer the caller has set known to it, or to booked if Redis has lost
+// something. After a reset, what was sent is cleared.
 func (p *parts[S, U, B]) dropSent() { *p = parts[S, U, B]{known: p.known, pend: p.pend, back: p.back} }

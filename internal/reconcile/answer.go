@@ -1,9 +1,7 @@
 package reconcile
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -94,7 +92,7 @@ func (c *Machine) afterSettle(ctr *counter.Counter, o counter.Outcome, sent int6
 }
 
 var (
-	errTimeout      = fmt.Errorf("hybrid: no answer within the command timeout: %w", context.DeadlineExceeded)
+	errTimeout      = errors.New("hybrid: no answer within the command timeout")
 	errMissingReply = errors.New("hybrid: redis answered fewer commands than it was sent")
 )
 
@@ -175,12 +173,14 @@ func (c *Machine) failed(v *server, began int64, class redisstore.Class) {
 // isTimeout reports whether an exchange has failed because its time was up.
 func isTimeout(err error) bool {
 	_, reason := redisstore.Classify(err)
-	return reason == "timeout"
+	return reason == "timeout" || errors.Is(err, errTimeout)
 }
 
 // noteFailure stores the reason of a failure, and returns its class.
 func (c *Machine) noteFailure(err error) (class redisstore.Class) {
-	class, c.lastReason = redisstore.Classify(err)
+	if class, c.lastReason = redisstore.Classify(err); isTimeout(err) {
+		class, c.lastReason = redisstore.ClassUnavailable, "timeout"
+	}
 	c.lastErr, c.reasonChanged = Plain(err), true
 	return class
 }

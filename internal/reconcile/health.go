@@ -12,15 +12,16 @@ func (c *Machine) setHealth(v *server, h health) {
 	if v.health == h {
 		return
 	}
-	if v.health = h; h == down {
+	if h == down {
 		v.load.distance.unknown()
-		if !c.members.waitsForAnswer() {
+		if c.count(down) == 0 { // else it is held already
 			c.members.holdUntilAnswer()
 		}
 		if c.outageAt == 0 {
 			c.outageAt = c.now
 		}
 	}
+	v.health = h
 	for _, i := range v.shards {
 		c.applyMode(i)
 	}

@@ -198,7 +198,7 @@ func (c *Machine) reasonToAsk(i int) bool {
 	switch v := s.server; {
 	case v.health == down, !v.offset.known && v != c.shards[0].server:
 		return true
-	case (c.beats.lastFailed || c.members.waitsForAnswer()) && i == v.shards[0]:
+	case (c.beats.lastFailed || c.count(down) > 0) && i == v.shards[0]:
 		// Ask for one shard of each server. The list of nodes does not show whether the servers would
 		// apply batches: either may work without the other.
 		return true

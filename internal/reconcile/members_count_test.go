@@ -31,3 +31,15 @@ func TestMembers(t *testing.T) {
 	report("a lower number after that", 10_000, 1, false, 6)
 	report("and a heartbeat and a half later", 11_500, 1, true, 1)
 }
+
+// The number is held at what it is when a server goes down, also if it was held at a lower number before: at the
+// start of a fleet of known size.
+func TestMembersAreHeldWhenAServerGoesDown(t *testing.T) {
+	c := awake(t, 4, 1)
+	c.expectNodes(2)
+	c.members.reported(5, c.now, c.cfg.HeartbeatInterval)
+	c.setHealth(c.shards[0].server, down)
+	if c.members.reported(1, c.now, c.cfg.HeartbeatInterval); c.members.atLeast != 5 {
+		t.Errorf("at least %d nodes, want 5", c.members.atLeast)
+	}
+}

@@ -70,7 +70,7 @@ func (c *Machine) Snapshot(is *Snapshot) {
 		Broken:      c.broken.held,
 		Flushes:     len(c.flushes),
 		Overdue:     len(c.overdue),
-		Outage:      c.members.waitsForAnswer() || c.outageAt != 0,
+		Outage:      c.count(down) > 0 || c.outageAt != 0,
 		Subscribed:  c.notices.receives(),
 		Addressable: len(c.notices.byID),
 		FirstBudget: time.Duration(newBudget(c.cfg.CommandTimeout).ns),

@@ -193,8 +193,8 @@ var beatMutants = []mutant{
 		name:   "broken-list-of-nodes-is-an-outage",
 		breaks: "A limiter that has written nothing takes a broken list of nodes for an outage.",
 		at:     "internal/reconcile Machine.reasonToAsk",
-		old:    `case (c.beats.lastFailed || c.members.waitsForAnswer()) && i`,
-		new:    `case c.members.waitsForAnswer() && i`,
+		old:    `case (c.beats.lastFailed || c.count(down) > 0) && i`,
+		new:    `case c.count(down) > 0 && i`,
 		by:     simulated("TestNodeListBrokenFromTheStart"),
 	},
 	{

@@ -139,8 +139,8 @@ var serverMutants = []mutant{
 		name:   "loads-are-asked-alone",
 		breaks: "Of several servers that share a load one is never asked while others are down.",
 		at:     "internal/reconcile Machine.reasonToAsk",
-		old:    `case (c.beats.lastFailed || c.members.waitsForAnswer()) && i == v.shards[0]:`,
-		new:    `case (c.beats.lastFailed || c.members.waitsForAnswer()) && i == v.shards[0] && len(c.servers) == 1:`,
+		old:    `case (c.beats.lastFailed || c.count(down) > 0) && i == v.shards[0]:`,
+		new:    `case (c.beats.lastFailed || c.count(down) > 0) && i == v.shards[0] && len(c.servers) == 1:`,
 		by:     simulated("TestSimKept"),
 	},
 }
