@@ -230,8 +230,8 @@ var callMutants = []mutant{
 		name:   "more-than-is-left",
 		breaks: "TakeAtMost grants the whole limit each time.",
 		at:     "internal/counter Counter.TakeAtMost",
-		old:    `granted > 0 && !c.judgeLocked(now, granted)`,
-		new:    `granted > 0 && !c.judgeLocked(now, 1)`,
+		old:    `c.bookLocked(now, granted)`,
+		new:    `c.bookLocked(now, min(granted, 1))`,
 		by:     sim(300),
 	},
 	{
