@@ -101,8 +101,9 @@ type Replica interface {
 	DropSent(r *arith.Rule, multiplier int64)
 	// GiveBack undoes Collect. It returns the units that have expired in between.
 	GiveBack(r *arith.Rule) (expired int64)
-	// Renew sets the state to that of Redis after a reset. Pending units are dropped, because they
-	// were admitted before the reset. It returns how many.
+	// Renew sets the state to that of Redis after a reset. Pending units and all refunds are dropped,
+	// because they are from before the reset. It returns how many units were pending. What was sent
+	// stays until its answer.
 	Renew(r *arith.Rule, a report.Answer, multiplier int64) (withdrawn int64)
 }
 

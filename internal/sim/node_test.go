@@ -79,9 +79,7 @@ func (s *sim) addNode(o Options) *simNode {
 	cfg := opt.config()
 	cfg.Single, cfg.ShardsPerPipeline = len(s.servers) == 1, s.perPipeline()
 	n.fallback = opt.Fallback
-	n.core = reconcile.New(reconcile.Parts{
-		Config: cfg, Rand: rng, IDs: n.identities(), Link: n.link, Keys: s.keyspace(), Each: each, Stats: &n.stats,
-	})
+	n.core = reconcile.New(reconcile.Parts{Config: cfg, Rand: rng, IDs: n.identities(), Link: n.link, Keys: s.keyspace(), Each: each, Stats: &n.stats})
 	if len(s.servers) == 1 {
 		n.core.Place(s.addrs())
 	}
