@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
-	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -150,6 +149,17 @@ func TestCancelAfterReset(t *testing.T) {
 			}
 		})
 	}
+	// Those who waited keep no units from being refunded.
+	l, r := newLimiter(t, Options{Clock: clock.NewManual(start)}), limit.Must(limit.Funnel("f", 10, 1, time.Second))
+	for range 3 {
+		l.ReserveN("k", r, 10)
+	}
+	if err := l.Reset("k", r); err != nil {
+		t.Fatal(err)
+	}
+	if l.AllowN("k", r, 10); l.Refund("k", r, 4) != 4 {
+		t.Error("reservations from before a reset keep units from being refunded")
+	}
 }
 
 // Nobody can push a key out of reach: reservations end where time does.
@@ -273,23 +283,5 @@ func TestCancelWhenDue(t *testing.T) {
 		if got := l.Peek("k", r).Remaining; got != 100-behind {
 			t.Errorf("%d units behind, when they are due: %d remain, want %d", behind, got, 100-behind)
 		}
-	}
-}
-
-// Of too many bookings the earliest cannot be handed back; all others can.
-func TestBookingsAreBounded(t *testing.T) {
-	c := clock.NewManual(start)
-	l := newLimiter(t, Options{Clock: c})
-	r := limit.Must(limit.Funnel("f", 10*counter.MaxDue, 1, time.Hour))
-	var made []*limit.Reservation
-	for range counter.MaxDue + 5 {
-		made = append(made, l.Reserve("k", r))
-	}
-	c.Advance(time.Second)
-	for _, v := range made {
-		v.Cancel()
-	}
-	if got := l.Peek("k", r).Remaining; got != r.Limit()-5 {
-		t.Errorf("%d remain of %d", got, r.Limit())
 	}
 }

@@ -13,11 +13,11 @@ import (
 // Booking is what a reservation holds in a counter.
 //
 // When a booking of a leaky bucket is cancelled, it would be wrong to just lower the level by its
-// units. Bookings behind it keep their times, so new callers would be admitted at the same times
+// units. Other bookings keep their times, so new callers would be admitted at the same times
 // once more. Let x be the time at which a bucket is empty that has only the waiting bookings, each
 // when it is due. As long as the level does not fall below x, a new caller finds as much of the
 // capacity taken as the waiting bookings will use. What cannot be refunded because of them is
-// refunded when they are cancelled, too. Of that, what has leaked by then is not refunded.
+// refunded when they are cancelled, too, less what may have leaked by then: see history.owed.
 //
 // In a shared bucket, only the other nodes know which of their bookings wait. A booking keeps the
 // level above the capacity until it is due, and no node lowers the level further while a booking
@@ -25,111 +25,98 @@ import (
 // says until when bookings wait. While they do, only the end of the queue is refunded, and only if no
 // other node has booked behind or between.
 type Booking struct {
-	n   int64      // units that were not refunded
-	due int64      // when they may be used, ns
-	at  arith.Span // due before it was rounded up
-	// resets is how often the counter had been reset or set when this was booked.
-	resets uint32
-
-	// begin and end are when the leaky bucket was to be empty before and after the booking, less
-	// what was refunded since of bookings that are due before it. So end is never later than the
-	// time at which the bucket is empty, less what may be used after due. For another algorithm end
-	// is when the units no longer count.
-	begin, end arith.Span
-
-	leaks     bool // of a leaky bucket
-	inOutage  bool // booked in an outage: the multiplier of its units is not known
-	cancelled bool
-	mixed     bool // Redis has lowered the level since: others may have booked behind
-	dropped   bool // nothing is refunded: see tidyLocked and voidBookingsLocked
+	n         int64       // units
+	made, due int64       // when they were booked, and when they may be used, ns
+	at        arith.Span  // due before it was rounded up, and moved with the level by answers of Redis
+	end       arith.Span  // when the last of them leaves, if nothing is refunded that was booked before them
+	rule      *arith.Rule // of at and end
+	refunded  arith.Span  // history.refunded when they were booked
+	resets    uint32      // history.resets when they were booked
+	mixed     bool        // others have changed the level since, and may have booked behind
 }
 
-// MaxDue bounds the bookings of a key that are remembered after they are due. If more than that
-// have not leaked, the earliest are forgotten and cannot be refunded.
-const MaxDue = 1024
+// times returns at and end by a rule. If it is not of the same shape, they are estimated, and rather too early.
+func (b *Booking) times(r *arith.Rule) (at, end arith.Span) {
+	if b.rule.SameShape(r) {
+		return b.at, b.end
+	}
+	at = arith.Span{NS: b.due - 1}
+	return at, arith.Span{NS: at.NS + min(r.Cost(b.n).NS, b.rule.Cost(b.n).NS)}
+}
 
-// waits reports whether new callers must leave room for b.
-func (b *Booking) waits(now int64) bool { return !b.cancelled && b.due > now }
-
-// still returns how many units of b still count, and the time that they take to leak. The others
+// stillLocked returns how many units of b still count, and the time that they take to leak. The others
 // have leaked, or left a window: to refund them would subtract newer units in their place. A unit
-// that has leaked in part counts as one.
-func (b *Booking) still(r *arith.Rule, now int64) (n int64, cost arith.Span) {
-	left := r.Sub(b.end, arith.Span{NS: now})
+// that has leaked in part counts as one. It is never more than what counts, and less only if units
+// that were booked before b were refunded after it, or if the rule has become another.
+func (c *Counter) stillLocked(now int64, b *Booking) (n int64, cost arith.Span) {
+	r := c.rule()
+	at, end := b.times(r)
 	cost = r.Cost(b.n)
 	switch {
-	case b.inOutage && b.leaks:
-		return b.n, cost // until tidyLocked drops it
-	case left == arith.Span{}:
+	case b.resets != c.past().resets:
 		return 0, arith.Span{}
-	case !b.leaks || b.due >= now || !left.Less(cost):
+	case c.leaky() == nil && now >= end.NS:
+		return 0, arith.Span{}
+	case c.leaky() == nil, b.due >= now:
+		return b.n, cost
+	case modeDegraded(c.mode()) && c.since != 0 && c.since <= b.made: // to be reported after the outage
 		return b.n, cost
 	}
-	return min(b.n, r.WholeUp(left)), left
+	if b.rule.SameShape(r) {
+		end = r.Add(at, cost).Max(r.Sub(end, r.Sub(c.past().refunded, b.refunded)))
+	}
+	if left := r.Sub(end, arith.Span{NS: now}); left.Less(cost) {
+		return min(b.n, r.WholeUp(left)), left
+	}
+	return b.n, cost
 }
 
-// noteBookingLocked records that n units were booked with the answer res. A leaky bucket was to be
-// empty at begin before that.
-func (c *Counter) noteBookingLocked(now, n int64, begin arith.Span, res limit.Result) *Booking {
-	b := &Booking{n: n, due: now + int64(res.RetryAfter), resets: c.past().resets, inOutage: res.Source == limit.SourceDegraded}
+// noteBookingLocked records that n units were booked with the answer res.
+func (c *Counter) noteBookingLocked(now, n int64, res limit.Result) *Booking {
+	r := c.rule()
+	b := &Booking{n: n, made: now, due: now + int64(res.RetryAfter), at: arith.Span{NS: now}, end: arith.Span{NS: now + int64(res.ResetAfter)}, rule: r}
 	if n == 0 {
 		return b
 	}
-	if b.leaks = c.leaky() != nil; b.leaks {
-		b.begin, b.end = begin.Max(arith.Span{NS: now}), c.viewLocked()
-		if b.at = (arith.Span{NS: now}); b.due > now {
-			b.at = c.rule().Sub(b.end, c.rule().Full)
-		}
-		c.tidyLocked(now)
-		c.enqueueLocked(b)
-	} else {
-		b.end = arith.Span{NS: now + int64(res.ResetAfter)}
+	h := c.keepHistoryLocked(b.end.NS) // it counts resets and refunds until then
+	b.refunded, b.resets = h.refunded, h.resets
+	if c.leaky() == nil {
+		return b
 	}
-	c.keepHistoryLocked(now + int64(res.ResetAfter)) // the history counts resets until then
+	if b.end = c.viewLocked(); b.due > now {
+		b.at = r.Sub(b.end, r.Full)
+	}
+	c.dropDueLocked(now)
+	k := len(h.booked) // a refund may have made room before others
+	for ; k > 0 && h.booked[k-1].due > b.due; k-- {
+	}
+	if k < len(h.booked) || modeMultiplier(c.mode()) != 1 { // the level does not say how long they count: at least so long
+		b.end = r.Add(b.at, r.Cost(n))
+	}
+	if b.due > now {
+		h.booked = slices.Insert(h.booked, k, b)
+	}
 	return b
 }
 
-// enqueueLocked inserts b before the bookings that are due later. There are some if a refund has
-// made room before them.
-func (c *Counter) enqueueLocked(b *Booking) {
-	h, r := c.withHistory(), c.rule()
-	k, cost := len(h.booked), r.Sub(b.end, b.begin)
-	for ; k > 0 && h.booked[k-1].due > b.due; k-- {
-		behind := h.booked[k-1]
-		own := r.Cost(behind.n)
-		b.begin, b.end = r.Sub(b.begin, own), r.Sub(b.end, own)
-		behind.begin, behind.end = r.Add(behind.begin, cost), r.Add(behind.end, cost)
-	}
-	h.booked = slices.Insert(h.booked, k, b)
-}
-
-// tidyLocked drops the bookings that no longer matter. A booking of an outage matters until the
-// bucket is empty and everything is reported. Until then its units may count, and it is not known
-// for how long each does.
-func (c *Counter) tidyLocked(now int64) {
-	h := c.withHistory()
-	over := c.viewLocked().NS < now && c.unsyncedUnits() == 0 && !c.returnsLocked()
-	h.booked = slices.DeleteFunc(h.booked, func(b *Booking) bool {
-		n, _ := b.still(c.rule(), now)
-		b.dropped = !b.waits(now) && (n == 0 || over)
-		return b.dropped
-	})
-	for len(h.booked) > MaxDue && h.booked[0].due <= now {
-		h.booked[0].dropped = true
-		h.booked = h.booked[1:]
+// dropDueLocked drops the bookings that are due: nobody waits for them.
+func (c *Counter) dropDueLocked(now int64) {
+	if h := c.history; h != nil {
+		h.booked = slices.DeleteFunc(h.booked, func(b *Booking) bool { return b.due <= now })
 	}
 }
 
 // leastLocked returns the time before which the leaky bucket must not be empty, because of waiting
 // bookings.
 func (c *Counter) leastLocked(now int64) (least arith.Span) {
+	r := c.rule()
 	for _, b := range c.past().booked {
-		switch {
-		case !b.waits(now):
+		switch at, _ := b.times(r); {
+		case b.due <= now:
 		case c.link() == nil:
-			least = c.rule().Add(least.Max(b.at), c.rule().Cost(b.n))
+			least = r.Add(least.Max(at), r.Cost(b.n))
 		default:
-			least = least.Max(b.end)
+			least = r.Add(at, r.Full) // other nodes may have booked between
 		}
 	}
 	return least
@@ -148,9 +135,7 @@ func (c *Counter) fullLocked(now int64) bool {
 // waitsLocked returns for how long callers of this node wait who have booked ahead.
 func (c *Counter) waitsLocked(now int64) (d time.Duration) {
 	for _, b := range c.past().booked {
-		if b.waits(now) {
-			d = max(d, time.Duration(b.due-now))
-		}
+		d = max(d, time.Duration(b.due-now))
 	}
 	return d
 }
@@ -164,99 +149,46 @@ func (c *Counter) waitLocked(a report.Answer) {
 	}
 }
 
-// toHandBackLocked returns how many units to refund now that b is cancelled, as far as no booking
-// waits behind, and the time that they take to leak.
-func (c *Counter) toHandBackLocked(now int64, b *Booking) (n int64, cost arith.Span) {
-	r := c.rule()
-	switch {
-	case b.resets != c.past().resets, b.dropped:
-		return 0, cost
-	case !b.leaks:
-		return b.still(r, now)
+// cancelLocked refunds what b holds, as far as no booking waits that would be touched.
+func (c *Counter) cancelLocked(now int64, b *Booking) (back, taken int64) {
+	r, at := c.rule(), arith.Span{NS: now}
+	n, cost := c.stillLocked(now, b)
+	if c.leaky() == nil {
+		if n > 0 {
+			back, taken = c.returnLocked(now, algorithm.Refund{Units: n, Reported: true})
+		}
+		return back, taken
 	}
 	h := c.withHistory()
-	if b.cancelled = true; !slices.Contains(h.booked, b) { // the counter was dropped and created again
-		h.booked = slices.Insert(h.booked, 0, b)
+	behind := c.othersBehindLocked(now, b)
+	h.booked = slices.DeleteFunc(h.booked, func(other *Booking) bool { return other == b })
+	owed := r.Sub(h.owed, at)
+	n, cost = n+r.WholeUp(owed), r.Add(cost, owed)
+	if b.n = 0; n > 0 && !behind {
+		back, taken = c.returnLocked(now, algorithm.Refund{Units: n, Cost: cost, Reported: true})
 	}
-	all, end := !c.fullLocked(now), c.viewLocked()
-	for _, b := range slices.Backward(h.booked) {
-		if !all && (!b.cancelled || b.mixed || b.end != end) {
-			break
-		}
-		if b.cancelled {
-			units, span := b.still(r, now)
-			n, cost = n+units, r.Add(cost, span)
-		}
-		end = b.begin
+	if h.owed = (arith.Span{}); c.leastLocked(now) != (arith.Span{}) {
+		h.owed = r.Add(at, r.Sub(cost, r.Cost(taken)))
 	}
-	return n, cost
+	return back, taken
 }
 
-// handedBackLocked records that n units of cancelled bookings were refunded, the last booking
-// first.
-func (c *Counter) handedBackLocked(now, n int64) {
-	h, r := c.withHistory(), c.rule()
-	for k, b := range slices.Backward(h.booked) {
-		if !b.cancelled {
-			continue
-		}
-		off, cost := b.still(r, now)
-		if n < off {
-			off, cost = n, r.Cost(n)
-		}
-		b.n, b.end, n = b.n-off, r.Sub(b.end, cost), n-off
-		for _, behind := range h.booked[k+1:] {
-			behind.begin, behind.end = r.Sub(behind.begin, cost), r.Sub(behind.end, cost)
-		}
+// othersBehindLocked reports whether other nodes may have booked behind b, and wait.
+func (c *Counter) othersBehindLocked(now int64, b *Booking) bool {
+	if modeDegraded(c.mode()) || !c.fullLocked(now) {
+		return false
 	}
-	c.tidyLocked(now)
-}
-
-// loweredLocked records that used units were refunded, the newest first. They came before the
-// bookings that are not due yet.
-func (c *Counter) loweredLocked(now int64) {
-	end, r := c.viewLocked(), c.rule()
-	for _, b := range slices.Backward(c.past().booked) {
-		b.end = algorithm.Earlier(b.end, end)
-		if b.cancelled || b.due > now {
-			end = r.Sub(b.end, r.Cost(b.n))
-		}
-		b.begin = algorithm.Earlier(b.begin, end)
-	}
+	return b.due <= now || b.mixed
 }
 
 // correctedLocked records that an answer has changed the level of a leaky bucket, which was to be
-// empty at was. A change of less than slack ns is ignored, because the times of answers are not
-// known more exactly.
+// empty at was. Times of answers are not known more exactly than slack ns, so a smaller change is none.
 func (c *Counter) correctedLocked(was arith.Span, slack int64) {
-	r, view := c.rule(), c.viewLocked()
-	up, down := r.Sub(view, was), r.Sub(was, view)
-	if up.NS > slack || up == down {
-		return // others have booked behind
-	}
-	for _, b := range c.past().booked {
-		b.begin, b.end = r.Sub(r.Add(b.begin, up), down), r.Sub(r.Add(b.end, up), down)
-		b.mixed = b.mixed || down.NS > slack
-	}
-}
-
-// restoredLocked records that units of an outage count as more than before, see
-// [algorithm.LeakyBucket.Restored]. A leaky bucket was to be empty at was before that.
-func (c *Counter) restoredLocked(was arith.Span) {
 	r := c.rule()
-	up := r.Sub(c.viewLocked(), was)
+	up, down := r.Sub(c.viewLocked(), was), r.Sub(was, c.viewLocked())
 	for _, b := range c.past().booked {
-		if b.inOutage {
-			b.begin, b.end = r.Add(b.begin, up), r.Add(b.end, up)
-		}
-	}
-}
-
-// reshapeBookingsLocked converts the times of bookings to another rule.
-func (c *Counter) reshapeBookingsLocked(old, rule *arith.Rule, now int64) {
-	for _, b := range c.past().booked {
-		b.begin, b.end = algorithm.Convert(old, rule, now, b.begin), algorithm.Convert(old, rule, now, b.end)
-		b.at = arith.Span{NS: b.due} // callers keep their times
+		b.at = r.Sub(r.Add(b.at, up), down)
+		b.mixed = b.mixed || up.NS > slack || down.NS > slack
 	}
 }
 
@@ -266,10 +198,7 @@ func (c *Counter) reshapeBookingsLocked(old, rule *arith.Rule, now int64) {
 func (c *Counter) voidBookingsLocked(now int64) *history {
 	h := c.keepHistoryLocked(now + int64(c.rule().Horizon()))
 	h.resets++
-	for _, b := range h.booked {
-		b.dropped = true
-	}
-	h.booked = nil
+	h.booked, h.owed = nil, arith.Span{}
 	return h
 }
 
@@ -281,10 +210,10 @@ func (c *Counter) dropHistoryLocked(now int64) {
 	if c.history == nil || now < c.history.keepUntil {
 		return
 	}
-	c.tidyLocked(now)
+	c.dropDueLocked(now)
 	h := c.history
 	h.unlearnt = nil // its units do not count any more
-	if len(h.booked) > 0 || h.gen != 0 || h.witness > now || max(h.clockGap, -h.clockGap) >= leastClockGap || h.waiting > now || h.ended != nil || c.hasReturns() {
+	if h.gen != 0 || h.witness > now || max(h.clockGap, -h.clockGap) >= leastClockGap || h.waiting > now || h.ended != nil || c.hasReturns() {
 		h.keepUntil = now + int64(c.rule().Horizon())/8 // not at each check: there may be many bookings
 		return
 	}
@@ -302,7 +231,9 @@ type history struct {
 	waiting   int64      // until when callers wait who have booked ahead, by Redis' last answer, ns
 	saidAt    int64      // when other nodes were last notified to ask, because units are booked ahead, ns
 	resets    uint32     // how often this counter was reset or set
-	booked    []*Booking // of a leaky bucket, in the order of due
+	refunded  arith.Span // the time that all that was refunded of a leaky bucket would have taken to leak
+	booked    []*Booking // of a leaky bucket, those that are not due, in the order of due
+	owed      arith.Span // when what was cancelled and not refunded, because others wait, has leaked at the earliest
 
 	unlearnt *unlearnt     // nil: none
 	returned uint32        // how often Redis has acknowledged refunds

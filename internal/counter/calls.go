@@ -54,7 +54,6 @@ func (c *Counter) Refund(now, n int64, rule *limit.Rule) (back, taken int64, ok 
 	owed := c.oweLocked(n)
 	n -= owed
 	back, taken = c.returnLocked(now, algorithm.Refund{Units: n, Cost: c.rule().Cost(n), Reported: !c.fullLocked(now)})
-	c.loweredLocked(now)
 	c.unlockAndNote()
 	return back + owed, taken + owed, true
 }
@@ -121,9 +120,13 @@ func (c *Counter) returnLocked(now int64, d algorithm.Refund) (back, taken int64
 	}
 	c.rollLocked(now)
 	d.Least, d.Reported = c.leastLocked(now), d.Reported && c.link() != nil
+	was := c.viewLocked()
 	back, taken, withdrawn := c.state().Refund(c.rule(), now, modeMultiplier(c.mode()), d)
 	if back > 0 {
 		c.notice = nil // there is room
+	}
+	if h := c.history; h != nil {
+		h.refunded = c.rule().Add(h.refunded, c.rule().Sub(was, c.viewLocked()))
 	}
 	if c.link() != nil {
 		c.link().Withdrawn.Add(withdrawn)

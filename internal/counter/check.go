@@ -177,16 +177,16 @@ func (c *Counter) adoptLocked(rule *limit.Rule, now int64) {
 	}
 	if !old.SameShape(is) {
 		c.expiredLocked(c.state().Reshape(old, is, now, modeMultiplier(c.mode())))
-		c.reshapeBookingsLocked(old, is, now)
+		if h := c.history; h != nil { // these are in fractions of the old rule
+			h.owed, h.refunded = arith.Span{}, arith.Span{NS: int64(h.refunded.Ceil())}
+		}
 		if c.link() != nil {
 			c.mark(outdated)
 		}
 	}
 	if w := modeMultiplier(c.mode()); w > 1 && is.Limit > old.Limit {
 		if f := c.leaky(); f != nil {
-			was := f.View
 			f.Restored(is, now)
-			c.restoredLocked(was)
 		} else {
 			c.replica().SetMultiplier(is, now, w, w)
 		}

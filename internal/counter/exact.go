@@ -152,7 +152,6 @@ func (c *Counter) catchUpLocked(now, server int64, out Outcome) Outcome {
 		_, taken := c.returnLocked(now, algorithm.Refund{Units: u.owed, Cost: c.rule().Cost(u.owed), Reported: !c.fullLocked(now)})
 		c.history.backGen = min(c.history.backGen, u.gen)
 		c.link().Unreturned.Add(u.owed - taken)
-		c.loweredLocked(now)
 		out.add(c.queueLocked(now, Outcome{}))
 	}
 	return out

@@ -53,7 +53,7 @@ func (c *Counter) hasWaitersLocked(now int64) bool {
 		return true
 	}
 	h := c.past()
-	return h.witness > now || slices.ContainsFunc(h.booked, func(b *Booking) bool { return b.waits(now) })
+	return h.witness > now || slices.ContainsFunc(h.booked, func(b *Booking) bool { return b.due > now })
 }
 
 // unreportedLocked reports whether a shared c has pending units. Those that cannot be reported

@@ -38,10 +38,9 @@ func (c *Counter) Reserve(now, n int64, rule *limit.Rule, terms Terms) (res limi
 	if terms.Claim {
 		c.claimLocked(0) // it is the claim of this caller
 	}
-	begin := c.viewLocked()
 	res, yes := c.reserveLocked(now, n, terms)
 	if yes {
-		booked = c.noteBookingLocked(now, n, begin, res)
+		booked = c.noteBookingLocked(now, n, res)
 	} else if terms.Claim {
 		c.claimLocked(n)
 	}
@@ -135,12 +134,7 @@ func (c *Counter) Cancel(now int64, rule *limit.Rule, b *Booking) (back, taken i
 	if now, ok = c.enter(now, rule); !ok {
 		return 0, 0, false
 	}
-	if n, cost := c.toHandBackLocked(now, b); n > 0 {
-		back, taken = c.returnLocked(now, algorithm.Refund{Units: n, Cost: cost, Reported: true})
-	}
-	if b.leaks && c.history != nil { // without a history there are no bookings to update
-		c.handedBackLocked(now, back)
-	}
+	back, taken = c.cancelLocked(now, b)
 	c.unlockAndNote()
 	return back, taken, true
 }
