@@ -33,7 +33,8 @@ func (f *LeakyBucket) Fits(r *arith.Rule, now, cost int64) bool {
 func (f *LeakyBucket) Book(r *arith.Rule, now, n, cost, multiplier int64) {
 	at, span := arith.Span{NS: now}, r.Cost(cost)
 	if multiplier != MultiplierOpen {
-		f.addToView(r, at, n, cost, multiplier, span)
+		f.hide(r, at, Times(n, multiplier)-cost)
+		f.View = r.Add(f.View.Max(at), span)
 	}
 	if cost != n {
 		span = r.Cost(n)
@@ -42,22 +43,21 @@ func (f *LeakyBucket) Book(r *arith.Rule, now, n, cost, multiplier int64) {
 	f.Pend.Units = min(f.Pend.Units+n, MaxUnits)
 }
 
-// addToView adds n units, which count as cost, to the view. [arith.Rule.Multiplied] caps the cost at
-// the limit. hidden keeps the difference from n times the multiplier until the view has run empty,
-// and a refund is subtracted from it first. Otherwise a node that takes many units and refunds
-// most of them would be admitted the whole limit again.
-func (f *LeakyBucket) addToView(r *arith.Rule, at arith.Span, n, cost, multiplier int64, span arith.Span) {
-	if hidden := max(Times(n, multiplier)-cost, 0); hidden > 0 || f.rare != nil && f.rare.hidden > 0 {
-		a := f.under()
-		if !at.Less(f.View) {
-			a.hidden = 0
-		}
-		if hidden > 0 {
-			a.hidden, a.capped = min(a.hidden+hidden, MaxUnits), r.Limit
-		}
-		f.put(a)
+// hide notes that so many units are not in the view, because [arith.Rule.Multiplied] has capped them at
+// the limit. They stay noted until the view has run empty, and a refund is subtracted from them first.
+// Otherwise a node that takes many units and refunds most of them would be admitted the whole limit again.
+func (f *LeakyBucket) hide(r *arith.Rule, at arith.Span, n int64) {
+	if n <= 0 && (f.rare == nil || f.rare.hidden == 0) {
+		return
 	}
-	f.View = r.Add(f.View.Max(at), span)
+	a := f.under()
+	if !at.Less(f.View) {
+		a.hidden = 0
+	}
+	if n > 0 {
+		a.hidden, a.capped = min(a.hidden+n, MaxUnits), r.Limit
+	}
+	f.put(a)
 }
 
 // Unmultiplied returns when the bucket would be empty if each of its units counted once.

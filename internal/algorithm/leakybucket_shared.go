@@ -13,7 +13,7 @@ import (
 type rare struct {
 	sent           Run
 	back, sentBack credit
-	hidden, capped int64 // units that the cap has kept out of the view (see addToView), and the limit that capped
+	hidden, capped int64 // units that the cap has kept out of the view (see hide), and the limit that capped
 	limit          int64 // the largest limit that was lowered while units were pending or sent; 0: none
 }
 

@@ -62,10 +62,10 @@ func (w *Window) FullUntil(r *arith.Rule, now int64) (until int64, full bool) {
 		return 0, false
 	}
 	k := len(w.list)
-	res := decision.Buckets(r, false, 1, 1, k, func(i int) (age int, units, last int64) {
+	res := decision.Buckets(r, 1, 1, false, decision.Window{Len: k, Elapsed: time.Duration(w.elapsed(r, now)), Bucket: func(i int) (age int, units, last int64) {
 		b := &w.list[k-1-i]
 		return int(w.cur - b.id), b.left(numbers{}), b.last
-	}, time.Duration(w.elapsed(r, now)))
+	}})
 	return now + int64(res.RetryAfter), res.Remaining == 0
 }
 

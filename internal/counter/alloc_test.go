@@ -19,7 +19,7 @@ import (
 func TestChecksOfWindowsDoNotAllocate(t *testing.T) {
 	now := int64(1e12)
 	for _, r := range []*limit.Rule{windowRule(t, 1e6, time.Hour, 10), windowRule(t, 1e6, time.Hour, 300), limit.Must(limit.FixedWindow("f", 1e6, time.Hour))} {
-		c := New("k", r, 0, nil, nil, now) // leases are made now and then
+		c := New("k", r, 0, new(Group), now) // leases are made now and then
 		for range 301 {
 			c.allow(now, 1, r)
 			now += int64(arith.Of(r).Width)
@@ -51,7 +51,7 @@ func TestKeysChangeToAPeriodWithoutMemory(t *testing.T) {
 	r := limit.Must(limit.Quota("q", 1e6, limit.Calendar{Unit: limit.Month}))
 	now, keys := int64(1e18), make([]*Counter, 200)
 	for i := range keys {
-		keys[i] = New("k", r, 0, nil, nil, now)
+		keys[i] = New("k", r, 0, new(Group), now)
 		keys[i].allow(now, 1, r)
 	}
 	for range 3 {

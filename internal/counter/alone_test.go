@@ -4,7 +4,7 @@ import "github.com/hybridlimit/hybridlimit/limit"
 
 // NewAlone returns a counter with an entry of its own. link may be nil.
 func NewAlone(key string, rule *limit.Rule, link *Link, now int64) *Counter {
-	c := New(key, rule, 0, link, new(Group), now)
+	c := New(key, rule, 0, &Group{Link: link}, now)
 	c.Enter(new(Entry), alonePrint)
 	return c
 }

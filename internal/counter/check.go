@@ -11,14 +11,13 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// New returns a counter of a key. hash is what the index has it under. If link is nil, nothing is
-// shared. If group is nil, the counter grants no leases.
-func New(key string, rule *limit.Rule, hash uint64, link *Link, group *Group, now int64) *Counter {
-	part, clock := (*Part)(nil), algorithm.Clock{Sure: true}
+// New returns a counter of a key. hash is what the index has it under.
+func New(key string, rule *limit.Rule, hash uint64, group *Group, now int64) *Counter {
+	part, link, clock := (*Part)(nil), group.Link, algorithm.Clock{Sure: true}
 	if link != nil {
 		part = link.partOf(key)
 		clock = part.reading()
-	} else if group != nil && arith.Of(rule).Calendar != nil {
+	} else if arith.Of(rule).Calendar != nil {
 		clock.Off = group.wall.Load()
 	}
 	c := newCounter(rule, now, clock)
@@ -42,8 +41,8 @@ func New(key string, rule *limit.Rule, hash uint64, link *Link, group *Group, no
 
 // MakeUp returns a counter for one call about a key that has none. It decides as a new one, but
 // enters no queue of the link.
-func MakeUp(key string, rule *limit.Rule, link *Link, group *Group, now int64) *Counter {
-	c := New(key, rule, 0, link, group, now)
+func MakeUp(key string, rule *limit.Rule, group *Group, now int64) *Counter {
+	c := New(key, rule, 0, group, now)
 	c.mark(inNormal)
 	return c
 }

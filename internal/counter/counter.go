@@ -26,7 +26,7 @@ type Counter struct {
 	latestRule atomic.Pointer[limit.Rule] // written under mu
 	hash       uint64                     // immutable
 	part       *Part                      // immutable: part of the link for the key; nil: nothing is shared
-	group      *Group                     // immutable; nil: grants no leases
+	group      *Group                     // immutable
 	key        string                     // immutable, see KeyOf
 	hashed     bool                       // immutable: key is a hash sum
 	counts     kind                       // immutable

@@ -119,13 +119,13 @@ func (c *Counter) grantLocked() {
 			return
 		}
 	}
-	r, src := c.latestRule.Load(), c.sourceLocked()
+	t := leaseTerms{c.latestRule.Load(), epoch, made, c.sourceLocked()}
 	if c.refusesUntil != 0 && c.notice != nil {
-		src = c.refusalSourceLocked(c.last, 1)
+		t.source = c.refusalSourceLocked(c.last, 1)
 	}
 	l := e.lease.Load()
-	if !l.fits(r, c.last, src, epoch, made) {
-		if l = c.group.lease(r, c.last, src, epoch, made, shard); l == nil {
+	if !l.fits(t, c.last) {
+		if l = c.group.lease(t, c.last, shard); l == nil {
 			return
 		}
 	}

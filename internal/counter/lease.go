@@ -15,12 +15,17 @@ import (
 // shared: for a while, all keys of a rule with the same source, epoch and shard of Redis have the
 // same lease.
 type lease struct {
+	leaseTerms
+	base  int64 // ns; times in words are relative to it
+	span  int64 // ns; the lease is valid for this long from base on
+	perNS int64 // ticks per ns of a leaky bucket, see [arith.Ticks]; 0: a window
+	one   int64 // cost of a unit, in ticks
+	full  int64 // highest level of a leaky bucket, in ticks: its capacity, or what fits into a word
+}
+
+// leaseTerms are what keys that share a lease have in common.
+type leaseTerms struct {
 	rule   *limit.Rule
-	base   int64 // ns; times in words are relative to it
-	span   int64 // ns; the lease is valid for this long from base on
-	perNS  int64 // ticks per ns of a leaky bucket, see [arith.Ticks]; 0: a window
-	one    int64 // cost of a unit, in ticks
-	full   int64 // highest level of a leaky bucket, in ticks: its capacity, or what fits into a word
 	epoch  *epoch
 	made   uint32 // number of the epoch at the grant: the lease ends when it changes
 	source limit.Source
@@ -60,8 +65,8 @@ const (
 // newLease returns a lease of a rule for keys that were asked at now or later. It returns nil if
 // the rule can have none: for a sliding log, and for a bucket of which one unit does not fit into a
 // word.
-func newLease(rule *limit.Rule, now int64, src limit.Source, epoch *epoch, made uint32) *lease {
-	k, span := &arith.Of(rule).Ticks, int64(windowSpan)
+func newLease(t leaseTerms, now int64) *lease {
+	k, span := &arith.Of(t.rule).Ticks, int64(windowSpan)
 	if now < 0 || now > leaseLatest {
 		return nil
 	}
@@ -70,20 +75,19 @@ func newLease(rule *limit.Rule, now int64, src limit.Source, epoch *epoch, made 
 		if span < leaseShortest || k.One > timeMost/2 {
 			return nil
 		}
-	} else if !algorithm.IsWindow(rule) {
+	} else if !algorithm.IsWindow(t.rule) {
 		return nil // a leaky bucket whose numbers are too large for ticks, or a log
 	}
 	return &lease{
-		rule: rule, perNS: k.PerNS, one: k.One, full: min(k.Full, timeMost/2), epoch: epoch, made: made, source: src,
+		leaseTerms: t, perNS: k.PerNS, one: k.One, full: min(k.Full, timeMost/2),
 		span: span, base: max(now-min(leaseSlack, span/8), 0),
 	}
 }
 
 // fits reports whether l can be granted to a key that was asked at last: at least half of its span
 // must be left.
-func (l *lease) fits(rule *limit.Rule, last int64, src limit.Source, epoch *epoch, made uint32) bool {
-	return l != nil && l.rule == rule && l.source == src && l.epoch == epoch && l.made == made &&
-		last >= l.base && last-l.base <= l.span/2
+func (l *lease) fits(t leaseTerms, last int64) bool {
+	return l != nil && l.leaseTerms == t && last >= l.base && last-l.base <= l.span/2
 }
 
 // isValid reports whether l can answer at now.
@@ -160,25 +164,27 @@ const leaseCells = 256
 // Group is what the counters of an index have in common. The zero Group is ready to use, and safe
 // for concurrent use.
 type Group struct {
+	// Link shares the counters; nil: nothing is shared.
+	Link *Link
 	// Tallies counts the units that leases have admitted: all of revoked leases, and of others
 	// those that Survey has counted. nil: they are not counted.
 	Tallies *tally.Tallies
 
 	wall  atomic.Int64 // see SetWall, ns
-	_     [48]byte     // keeps what changes often out of the cache line of epoch
+	_     [40]byte     // keeps what changes often out of the cache line of epoch
 	epoch epoch        // of counters without a link: it changes when the wall clock was set
 
 	leases [leaseCells]atomic.Pointer[lease] // cached by rule, source and shard of Redis
 }
 
 // lease returns a lease for a key that was asked at last, nil if the rule can have none.
-func (g *Group) lease(rule *limit.Rule, last int64, src limit.Source, epoch *epoch, made uint32, shard int) *lease {
-	cell := &g.leases[(arith.Of(rule).Hash+uint64(rule.Limit())*31+uint64(src)*37+uint64(shard)*41)%leaseCells]
+func (g *Group) lease(t leaseTerms, last int64, shard int) *lease {
+	cell := &g.leases[(arith.Of(t.rule).Hash+uint64(t.rule.Limit())*31+uint64(t.source)*37+uint64(shard)*41)%leaseCells]
 	l := cell.Load()
-	if l.fits(rule, last, src, epoch, made) {
+	if l.fits(t, last) {
 		return l
 	}
-	if l = newLease(rule, last, src, epoch, made); l != nil {
+	if l = newLease(t, last); l != nil {
 		cell.Store(l)
 	}
 	return l

@@ -276,17 +276,17 @@ func TestLeasesAreForSome(t *testing.T) {
 	r, now := funnelRule(t, 5, 3, time.Second), int64(1e12)
 	other := funnelRule(t, 6, 3, time.Second)
 	epoch := new(epoch)
-	l := newLease(r, now, limit.SourceSynced, epoch, 3)
+	l := newLease(leaseTerms{r, epoch, 3, limit.SourceSynced}, now)
 	for what, fits := range map[string]bool{
-		"a time before":     !l.fits(r, l.base-1, limit.SourceSynced, epoch, 3),
-		"its beginning":     l.fits(r, l.base, limit.SourceSynced, epoch, 3),
-		"half of its time":  l.fits(r, l.base+l.span/2, limit.SourceSynced, epoch, 3),
-		"more":              !l.fits(r, l.base+l.span/2+1, limit.SourceSynced, epoch, 3),
-		"another rule":      !l.fits(other, now, limit.SourceSynced, epoch, 3),
-		"another source":    !l.fits(r, now, limit.SourceUnsynced, epoch, 3),
-		"another shard":     !l.fits(r, now, limit.SourceSynced, alone, 3),
-		"another epoch":     !l.fits(r, now, limit.SourceSynced, epoch, 4),
-		"no lease":          !(*lease)(nil).fits(r, now, limit.SourceSynced, epoch, 3),
+		"a time before":     !l.fits(leaseTerms{r, epoch, 3, limit.SourceSynced}, l.base-1),
+		"its beginning":     l.fits(leaseTerms{r, epoch, 3, limit.SourceSynced}, l.base),
+		"half of its time":  l.fits(leaseTerms{r, epoch, 3, limit.SourceSynced}, l.base+l.span/2),
+		"more":              !l.fits(leaseTerms{r, epoch, 3, limit.SourceSynced}, l.base+l.span/2+1),
+		"another rule":      !l.fits(leaseTerms{other, epoch, 3, limit.SourceSynced}, now),
+		"another source":    !l.fits(leaseTerms{r, epoch, 3, limit.SourceUnsynced}, now),
+		"another shard":     !l.fits(leaseTerms{r, alone, 3, limit.SourceSynced}, now),
+		"another epoch":     !l.fits(leaseTerms{r, epoch, 4, limit.SourceSynced}, now),
+		"no lease":          !(*lease)(nil).fits(leaseTerms{r, epoch, 3, limit.SourceSynced}, now),
 		"a moment before":   l.base < now && l.base >= now-leaseSlack,
 		"room for its time": l.span*l.perNS <= timeMost/2,
 	} {
@@ -307,7 +307,9 @@ func TestLeasesAreForSome(t *testing.T) {
 func TestLeasesAreShared(t *testing.T) {
 	var g Group
 	r, now := funnelRule(t, 5, 3, time.Second), int64(1e12)
-	of := func(r *limit.Rule, at int64) *lease { return g.lease(r, at, limit.SourceLocal, alone, 0, 0) }
+	of := func(r *limit.Rule, at int64) *lease {
+		return g.lease(leaseTerms{r, alone, 0, limit.SourceLocal}, at, 0)
+	}
 	l := of(r, now)
 	if of(r, now+1) != l || of(r, now-leaseSlack/2) != l {
 		t.Error("not shared by keys that are asked soon after another")

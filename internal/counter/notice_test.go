@@ -308,7 +308,7 @@ func TestNoticeRevokesLease(t *testing.T) {
 // grantedTo returns a counter that Redis has answered for at noon, and its entry, print 7.
 func grantedTo(t *testing.T, r *limit.Rule, link *Link) (*Entry, *Counter) {
 	t.Helper()
-	e, c := new(Entry), New("k", r, 1, link, new(Group), noon)
+	e, c := new(Entry), New("k", r, 1, &Group{Link: link}, noon)
 	c.Enter(e, 7)
 	c.allow(noon, 1, r)
 	c.report(t, noon, 1, nil)
@@ -350,7 +350,7 @@ func TestNewCounterObeys(t *testing.T) {
 		if ok, src, _ := NewAlone("k", r, link, noon).allow(noon+ms, 1, r); ok || src != limit.SourceNotice {
 			t.Errorf("%v: %v by %v", r, ok, src)
 		}
-		if MakeUp("k", r, link, nil, noon).notice == nil {
+		if MakeUp("k", r, &Group{Link: link}, noon).notice == nil {
 			t.Errorf("%v: the answer about a key without a counter does not", r)
 		}
 		if ok, _, _ := NewAlone("other", r, link, noon).allow(noon+ms, 1, r); !ok {

@@ -11,7 +11,7 @@ import (
 // quota is a leaky bucket that holds more, when it is full, than has room in a word.
 func quota(t *testing.T) *limit.Rule {
 	r := funnelRule(t, 1000, 1000, 90*24*time.Hour)
-	if l := newLease(r, 1e12, limit.SourceLocal, alone, 0); l.full >= arith.Of(r).Ticks.Full {
+	if l := newLease(leaseTerms{r, alone, 0, limit.SourceLocal}, 1e12); l.full >= arith.Of(r).Ticks.Full {
 		t.Fatalf("filled up to %d ticks by a lease", l.full)
 	}
 	return r
@@ -50,10 +50,10 @@ func TestQuotasAreExact(t *testing.T) {
 // far ahead.
 func TestNoLeaseWithoutRoom(t *testing.T) {
 	r, now := funnelRule(t, 2, 1, 48*time.Hour), int64(1e12)
-	if newLease(r, now, limit.SourceLocal, alone, 0) != nil {
+	if newLease(leaseTerms{r, alone, 0, limit.SourceLocal}, now) != nil {
 		t.Errorf("%v: a lease without room for a unit", r)
 	}
-	if newLease(slow(5), leaseLatest+1, limit.SourceLocal, alone, 0) != nil || newLease(slow(5), -1, limit.SourceLocal, alone, 0) != nil {
+	if newLease(leaseTerms{slow(5), alone, 0, limit.SourceLocal}, leaseLatest+1) != nil || newLease(leaseTerms{slow(5), alone, 0, limit.SourceLocal}, -1) != nil {
 		t.Error("a lease at a time without room")
 	}
 }

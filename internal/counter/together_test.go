@@ -15,7 +15,7 @@ func TestTakeAllOfADeadCounter(t *testing.T) {
 	for dead := range checks {
 		var list []Asked
 		for i, q := range checks {
-			c := New(q.Key, r, uint64(i), nil, nil, 0)
+			c := New(q.Key, r, uint64(i), new(Group), 0)
 			c.dead = i == dead
 			list = append(list, Asked{Counter: c, Check: i})
 		}

@@ -45,7 +45,7 @@ func (l *Link) guess() int64 {
 
 // wallLocked returns by how much, in ns, the clock that c counts by is ahead of ours if c has no link.
 func (c *Counter) wallLocked() int64 {
-	if c.group == nil || c.rule().Calendar == nil {
+	if c.rule().Calendar == nil {
 		return 0
 	}
 	return c.group.wall.Load()

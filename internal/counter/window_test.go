@@ -147,7 +147,7 @@ func TestManyWindowsAreSmall(t *testing.T) {
 	r, now := windowRule(t, 10, time.Minute, 10), start.UnixNano()
 	group := new(Group)
 	for i, k := range names("k", 3000) {
-		c := New(k, r, uint64(i), nil, group, now)
+		c := New(k, r, uint64(i), group, now)
 		c.Enter(new(Entry), uint64(i+1))
 		c.Check(now, 1, r)
 		if used := c.Offer(); used {

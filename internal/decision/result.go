@@ -41,26 +41,33 @@ func Ticks(r *arith.Rule, level int64) limit.Result {
 	return limit.Result{Allowed: true, Limit: r.Limit, Remaining: (t.Full - level) / t.One, ResetAfter: time.Duration(left)}
 }
 
-// Buckets describes the answer to a question for n units of a window. bucket returns of each
-// of its k buckets, or of those that are not empty, the current one first, then backwards in
-// time, its age in buckets, its multiplied units, and how long after it began its last unit
-// came, in ns (see [arith.Rule.Gone]). elapsed is the time since the current bucket began. Each
-// unit of n counts multiplier times.
-func Buckets(r *arith.Rule, allowed bool, n, multiplier int64, k int, bucket func(i int) (age int, units, last int64), elapsed time.Duration) limit.Result {
+// Window is the buckets of a window, all or those that are not empty.
+type Window struct {
+	Len int
+	// Bucket returns of a bucket, the current one first, then backwards in time, its age in
+	// buckets, its multiplied units, and how long after it began its last unit came, in ns (see
+	// [arith.Rule.Gone]).
+	Bucket  func(i int) (age int, units, last int64)
+	Elapsed time.Duration // since the current bucket began
+}
+
+// Buckets describes the answer to a question for n units of a window. Each unit of n counts
+// multiplier times.
+func Buckets(r *arith.Rule, n, multiplier int64, allowed bool, w Window) limit.Result {
 	res := limit.Result{Allowed: allowed, Limit: r.Limit}
 	used, newest := int64(0), false
-	for i := range k {
-		age, units, last := bucket(i)
+	for i := range w.Len {
+		age, units, last := w.Bucket(i)
 		if units > 0 && !newest {
 			newest = true
 			end := r.Width // a fixed window ends as a whole
 			if r.Kept > 0 {
 				end = min(end, time.Duration(last))
 			}
-			res.ResetAfter = max(time.Duration(r.Kept-age)*r.Width+end-elapsed, 0)
+			res.ResetAfter = max(time.Duration(r.Kept-age)*r.Width+end-w.Elapsed, 0)
 		}
 		if r.Kept > 0 && age == r.Kept {
-			units -= r.Gone(units, last, int64(elapsed))
+			units -= r.Gone(units, last, int64(w.Elapsed))
 		}
 		used = addSat(used, units)
 	}
@@ -70,27 +77,27 @@ func Buckets(r *arith.Rule, allowed bool, n, multiplier int64, k int, bucket fun
 	case n > r.Limit:
 		res.RetryAfter = limit.Never
 	default:
-		res.RetryAfter = max(windowWait(r, r.Limit-r.Multiplied(n, multiplier), k, bucket, elapsed), 1)
+		res.RetryAfter = max(windowWait(r, r.Limit-r.Multiplied(n, multiplier), w), 1)
 	}
 	return res
 }
 
 // windowWait returns how long until at most room units are counted.
-func windowWait(r *arith.Rule, room int64, k int, bucket func(i int) (age int, units, last int64), elapsed time.Duration) time.Duration {
+func windowWait(r *arith.Rule, room int64, w Window) time.Duration {
 	// As time passes the units of the oldest bucket leave, then those of the next
 	// oldest. Find the bucket with whose units the count falls to room: the newer
 	// ones still count in full then.
 	newer := int64(0)
-	for i := range k {
-		age, units, last := bucket(i)
+	for i := range w.Len {
+		age, units, last := w.Bucket(i)
 		sum := addSat(newer, units)
 		switch {
 		case sum <= room:
 			newer = sum
 		case r.Kept == 0:
-			return r.Width - elapsed
+			return r.Width - w.Elapsed
 		default:
-			start := time.Duration(r.Kept-age)*r.Width - elapsed // when it is the oldest
+			start := time.Duration(r.Kept-age)*r.Width - w.Elapsed // when it is the oldest
 			return max(start+time.Duration(r.GoneAt(units, units-max(room-newer, 0), last)), 0)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 func TestFlushWaitsForWhatBecomesUrgent(t *testing.T) {
 	rule := limit.Must(limit.Funnel("rule", 5, 5, time.Hour))
 	c := awake(t, 1, 1)
-	k := counter.New("k", rule, 0, c.link, nil, c.local)
+	k := counter.New("k", rule, 0, &counter.Group{Link: c.link}, c.local)
 	if ok, _, _ := k.Check(c.local, 1, rule); !ok {
 		t.Fatal("refused")
 	}

@@ -19,7 +19,7 @@ func TestHeartbeatAsksForOneShardAtLeast(t *testing.T) {
 	}
 	for i := range c.shards {
 		s := &c.shards[i]
-		s.normal, s.normalAt = []queued{{counter.New("k", rule, 0, c.link, nil, c.local), c.now}}, c.now
+		s.normal, s.normalAt = []queued{{counter.New("k", rule, 0, &counter.Group{Link: c.link}, c.local), c.now}}, c.now
 	}
 	c.shards[1].seq = 1
 	if list := c.shardsToAsk(); !slices.Equal(list, []int{1}) {

@@ -29,7 +29,7 @@ func TestKeysOfAnyLengthHaveOneName(t *testing.T) {
 		sum, _ := counter.KeyOf(key + strings.Repeat("x", 257))
 		for _, k := range []string{key, sum} {
 			want := ks.CounterKey(rule, k)
-			if got := c.nameOf(counter.New(k, rule, 0, link, nil, 0), rule); got != want {
+			if got := c.nameOf(counter.New(k, rule, 0, &counter.Group{Link: link}, 0), rule); got != want {
 				t.Errorf("a key of %d bytes is %q, and %q to the remote limiter", len(k), got, want)
 			}
 			names[want]++

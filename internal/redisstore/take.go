@@ -240,7 +240,7 @@ func (a *Answer) content(r *reader) {
 	}
 }
 
-// bucket returns a bucket of a window in the way of [decision.Buckets].
+// bucket returns a bucket of a window in the way of [decision.Window].
 func (a *Answer) bucket(i int) (age int, units, last int64) {
 	b := &a.buckets[len(a.buckets)-1-i]
 	return int(a.current - b.ID), b.Units, int64(b.Last)
@@ -263,7 +263,7 @@ func (a *Answer) Result(n int64) limit.Result {
 			res.RetryAfter = max(a.wait, time.Microsecond)
 		}
 	default:
-		res = decision.Buckets(is, allowed, n, 1, len(a.buckets), a.bucket, a.past)
+		res = decision.Buckets(is, n, 1, allowed, decision.Window{Len: len(a.buckets), Bucket: a.bucket, Elapsed: a.past})
 	}
 	res.Source = limit.SourceRemote
 	return res

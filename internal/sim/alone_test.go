@@ -10,7 +10,7 @@ const alonePrint = 1
 
 // newAlone returns a counter without an index, with an entry of its own.
 func newAlone(key string, rule *limit.Rule, link *counter.Link, now int64) *counter.Counter {
-	c := counter.New(key, rule, 0, link, new(counter.Group), now)
+	c := counter.New(key, rule, 0, &counter.Group{Link: link}, now)
 	c.Enter(new(counter.Entry), alonePrint)
 	return c
 }

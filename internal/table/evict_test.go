@@ -143,8 +143,8 @@ func TestUnreportedCountersGoBySize(t *testing.T) {
 				least = i
 			}
 		}
-		if gone := newcomer(t, table, rule); len(gone) != 1 || gone[0] != fmt.Sprint("k ", least) || table.link.Unreported.Load() != 1+units[least] {
-			t.Errorf("%v: %v went, and %d units with it", units, gone, table.link.Unreported.Load())
+		if gone := newcomer(t, table, rule); len(gone) != 1 || gone[0] != fmt.Sprint("k ", least) || table.group.Link.Unreported.Load() != 1+units[least] {
+			t.Errorf("%v: %v went, and %d units with it", units, gone, table.group.Link.Unreported.Load())
 		}
 	}
 }

@@ -378,7 +378,7 @@ func TestAdmittedDuringChecks(t *testing.T) {
 func TestPeekByLease(t *testing.T) {
 	table := newTable(t, Options{})
 	rule, now := funnelRule(t, 10, 1, time.Second), int64(table.clock.Now())
-	ref := counter.New("k", rule, 0, nil, nil, now)
+	ref := counter.New("k", rule, 0, new(counter.Group), now)
 	for i := range 10 {
 		table.Allow("k", rule, 1, now)
 		ref.Check(now, 1, rule)

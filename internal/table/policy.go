@@ -114,8 +114,8 @@ func (c *crowd) news(s Stats, now int64) bool {
 func (t *Table) followWall() {
 	ahead := int64(clock.Ahead(t.clock))
 	t.group.SetWall(ahead)
-	if t.link != nil {
-		t.link.SetWall(ahead)
+	if t.group.Link != nil {
+		t.group.Link.SetWall(ahead)
 	}
 }
 

@@ -29,7 +29,6 @@ import (
 // Locks are taken in this order: shard, counter. The policy is called under neither.
 type Table struct {
 	clock clock.Clock
-	link  *counter.Link
 	seeds keyhash.Hasher
 	hash  func(key string, rule *limit.Rule) uint64 // nil except in tests
 
@@ -60,13 +59,13 @@ func New(o Options) (*Table, error) {
 	}
 	o = o.withDefaults()
 	t := &Table{
-		clock: o.Clock, link: o.Link, seeds: keyhash.New(), hash: o.hash,
+		clock: o.Clock, seeds: keyhash.New(), hash: o.hash,
 		room: int64(o.MaxKeys + o.slack), maxDebt: o.MaxDebt,
 		crowded: o.Crowded, stop: make(chan struct{}), kept: make(chan struct{}),
 	}
 	t.index.init(int(t.room))
 	t.memory = newMemory(t.index.initTraces(o.MaxRemembered))
-	t.group.Tallies = o.Tallies
+	t.group.Link, t.group.Tallies = o.Link, o.Tallies
 	t.names.OnConflict = o.Conflict
 	var err error
 	if t.policy, err = t.newPolicy(int64(o.MaxKeys)); err != nil {
@@ -241,7 +240,7 @@ func (t *Table) findLocked(sh *shard, q query, create creation) (c *counter.Coun
 	}
 	if create == never || create == ifRemembered && !sh.traces.has(q.print) {
 		_, was, trace := t.memory.look(sh.traces, q.print, q.now)
-		if c = counter.MakeUp(q.key, ruleAs(was, q.rule), t.link, &t.group, q.now); was != nil {
+		if c = counter.MakeUp(q.key, ruleAs(was, q.rule), &t.group, q.now); was != nil {
 			c.Resume(q.now, trace)
 		}
 		return c, false
@@ -272,7 +271,7 @@ func (t *Table) createLocked(sh *shard, q query) *counter.Counter {
 		}
 	}
 	was, trace := t.memory.recall(sh.traces, q.print, q.now)
-	c := counter.New(q.key, ruleAs(was, q.rule), q.h, t.link, &t.group, q.now)
+	c := counter.New(q.key, ruleAs(was, q.rule), q.h, &t.group, q.now)
 	if was != nil {
 		c.Resume(q.now, trace)
 	}
@@ -343,8 +342,8 @@ func (t *Table) Survey(now int64) (s counter.Survey) {
 func (t *Table) Stats() Stats {
 	s := &t.stats
 	unreported := int64(0)
-	if t.link != nil {
-		unreported = t.link.Unreported.Load()
+	if t.group.Link != nil {
+		unreported = t.group.Link.Unreported.Load()
 	}
 	return Stats{
 		Unreported: unreported,

@@ -27,7 +27,7 @@ func TestPeekCreatesNothing(t *testing.T) {
 	if s := table.Stats(); s.Live != 0 || s.Created != 0 {
 		t.Errorf("%+v", s)
 	}
-	table.link.Drain(func(*counter.Counter, bool) { t.Error("the reconciler was told") })
+	table.group.Link.Drain(func(*counter.Counter, bool) { t.Error("the reconciler was told") })
 }
 
 func TestIdleCountersLeave(t *testing.T) {
@@ -97,7 +97,7 @@ func (m model) take(key string, rule *limit.Rule, n, now int64) limit.Result {
 	id := ident{alg: rule.Algorithm(), name: rule.Name(), key: key}
 	c := m[id]
 	if c == nil {
-		c = counter.New(key, rule, 0, nil, nil, now)
+		c = counter.New(key, rule, 0, new(counter.Group), now)
 		m[id] = c
 	}
 	res, _ := c.Ask(now, n, rule, true)

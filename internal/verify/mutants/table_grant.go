@@ -264,7 +264,7 @@ var grantMutants = []mutant{
 		name:   "a-lease-of-another-rule",
 		breaks: "Two rules that meet in one cell grant the lease of one of them.",
 		at:     "internal/counter lease.fits",
-		old:    `l.rule == rule && `,
+		old:    `l.leaseTerms == t && `,
 		new:    ``,
 		by:     counters("TestLeasesAreShared"),
 	},
