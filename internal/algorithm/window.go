@@ -160,7 +160,7 @@ func (w *Window) Describe(r *arith.Rule, now, n, multiplier int64, allowed bool)
 	if claim > 0 && (k == 0 || w.list[k-1].id != w.cur) {
 		apart = 1 // the current bucket has no units, only the claim
 	}
-	return decision.Buckets(r, n, multiplier, allowed, decision.Window{Len: k + apart, Elapsed: time.Duration(w.elapsed(r, now)), Bucket: func(i int) (age int, units, last int64) {
+	return decision.Buckets(r, n, multiplier, allowed, &decision.Window{Len: k + apart, Elapsed: time.Duration(w.elapsed(r, now)), Bucket: func(i int) (age int, units, last int64) {
 		if i < apart {
 			return 0, claim, 0
 		}

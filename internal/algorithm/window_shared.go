@@ -62,7 +62,7 @@ func (w *Window) FullUntil(r *arith.Rule, now int64) (until int64, full bool) {
 		return 0, false
 	}
 	k := len(w.list)
-	res := decision.Buckets(r, 1, 1, false, decision.Window{Len: k, Elapsed: time.Duration(w.elapsed(r, now)), Bucket: func(i int) (age int, units, last int64) {
+	res := decision.Buckets(r, 1, 1, false, &decision.Window{Len: k, Elapsed: time.Duration(w.elapsed(r, now)), Bucket: func(i int) (age int, units, last int64) {
 		b := &w.list[k-1-i]
 		return int(w.cur - b.id), b.left(numbers{}), b.last
 	}})

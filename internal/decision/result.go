@@ -53,7 +53,7 @@ type Window struct {
 
 // Buckets describes the answer to a question for n units of a window. Each unit of n counts
 // multiplier times.
-func Buckets(r *arith.Rule, n, multiplier int64, allowed bool, w Window) limit.Result {
+func Buckets(r *arith.Rule, n, multiplier int64, allowed bool, w *Window) limit.Result {
 	res := limit.Result{Allowed: allowed, Limit: r.Limit}
 	used, newest := int64(0), false
 	for i := range w.Len {
@@ -83,7 +83,7 @@ func Buckets(r *arith.Rule, n, multiplier int64, allowed bool, w Window) limit.R
 }
 
 // windowWait returns how long until at most room units are counted.
-func windowWait(r *arith.Rule, room int64, w Window) time.Duration {
+func windowWait(r *arith.Rule, room int64, w *Window) time.Duration {
 	// As time passes the units of the oldest bucket leave, then those of the next
 	// oldest. Find the bucket with whose units the count falls to room: the newer
 	// ones still count in full then.

@@ -92,7 +92,7 @@ func TestWindowWaits(t *testing.T) {
 
 // window is Buckets of a window that has a number for each bucket, the current one first.
 func window(r *arith.Rule, allowed bool, n, multiplier int64, counts, last []int64, elapsed time.Duration) limit.Result {
-	return Buckets(r, n, multiplier, allowed, Window{Len: len(counts), Elapsed: elapsed, Bucket: func(i int) (age int, units, at int64) { return i, counts[i], last[i] }})
+	return Buckets(r, n, multiplier, allowed, &Window{Len: len(counts), Elapsed: elapsed, Bucket: func(i int) (age int, units, at int64) { return i, counts[i], last[i] }})
 }
 
 // Faults 44, 45, 46: any number is rejected or gives sensible results.

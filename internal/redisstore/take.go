@@ -263,7 +263,7 @@ func (a *Answer) Result(n int64) limit.Result {
 			res.RetryAfter = max(a.wait, time.Microsecond)
 		}
 	default:
-		res = decision.Buckets(is, n, 1, allowed, decision.Window{Len: len(a.buckets), Bucket: a.bucket, Elapsed: a.past})
+		res = decision.Buckets(is, n, 1, allowed, &decision.Window{Len: len(a.buckets), Bucket: a.bucket, Elapsed: a.past})
 	}
 	res.Source = limit.SourceRemote
 	return res
