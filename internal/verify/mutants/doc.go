@@ -4,10 +4,11 @@
 //	go run ./internal/verify/mutants                     # all of them, from the root
 //	go run ./internal/verify/mutants -list               # what they break, and what catches which
 //	go run ./internal/verify/mutants -run 'known|dedup'  # some
+//	go run ./internal/verify/mutants -every 20 -draw 7   # a twentieth
 //	go run ./internal/verify/mutants -seed 100000        # with other seeds for the simulator
 //	go run ./internal/verify/mutants -run dedup -overlay /tmp  # write files for "go build -overlay"
 //
-// The tables in table_*.go are the list. A mutant names a function, a method
+// The list is table.txt, with one mutant in a line. A mutant names a function, a method
 // (Type.Method), a type, a constant or a variable, and a piece of its text. It
 // may move to another file of its package, and be written with other blanks and
 // comments. In scripts a mutant names the file. Its text must occur exactly

@@ -30,6 +30,8 @@ func run(args []string, all []mutant, stdout, stderr io.Writer) int {
 	fs.SetOutput(stderr)
 	root := fs.String("root", ".", "root of the module under test")
 	only := fs.String("run", "", "only mutants whose name matches this `regexp`")
+	every := fs.Int("every", 1, "only one of so many, which -draw chooses")
+	draw := fs.Uint64("draw", 1, "`seed` of -every")
 	jobs := fs.Int("jobs", runtime.NumCPU(), "mutants to check at a time")
 	seed := fs.Uint64("seed", 1, "first seed of the simulator")
 	list := fs.Bool("list", false, "say what the mutants break and what catches them, and do nothing")
@@ -50,6 +52,9 @@ func run(args []string, all []mutant, stdout, stderr io.Writer) int {
 		return exitFailed
 	}
 	chosen := slices.DeleteFunc(slices.Clone(all), func(m mutant) bool { return !name.MatchString(m.name) })
+	if *every > 1 {
+		chosen = drawn(chosen, *every, *draw)
+	}
 	if *list {
 		printList(stdout, chosen)
 		return 0

@@ -211,20 +211,33 @@ func TestOverlay(t *testing.T) {
 	}
 }
 
-// CI names a dozen mutants in a pattern, which would pass over one that is called otherwise now.
-func TestMutantsOfCIAreThere(t *testing.T) {
-	script, err := os.ReadFile("../../../.ci/run")
-	if err != nil {
-		t.Fatal(err)
+// What the table cannot say is an error, and texts are what they were.
+func TestParseTable(t *testing.T) {
+	list, err := parseTable("# comment\n\na\tIt breaks.\tp/q.TestX 20\tp f\tif \\\\d {\\n\\t\nb\tIt, too.\tp.TestY\tp/x.lua\told\tnew\n")
+	want := []mutant{{"a", "It breaks.", "p f", "if \\d {\n\t", "", check{"p/q", "TestX", 20}}, {"b", "It, too.", "p/x.lua", "old", "new", check{"p", "TestY", 0}}}
+	if err != nil || !slices.Equal(list, want) {
+		t.Errorf("%+v, %v", list, err)
 	}
-	_, list, found := strings.Cut(string(script), "internal/verify/mutants -run '^(")
-	list, _, ends := strings.Cut(list, ")$'")
-	if !found || !ends {
-		t.Fatal("CI runs no mutants by name")
-	}
-	for name := range strings.SplitSeq(list, "|") {
-		if !slices.ContainsFunc(table(), func(m mutant) bool { return m.name == name }) {
-			t.Errorf("CI runs the mutant %s, which is not there", name)
+	for _, line := range []string{"a\tb\tp.T\td", "a\tb\tp.T\td\te\tf\tg", "a\tb\tT\td\te\tf", "a\tb\tp.T many\td\te\tf"} {
+		if list, err := parseTable("\n" + line); err == nil || !strings.Contains(err.Error(), "line 2") {
+			t.Errorf("%q: %+v, %v", line, list, err)
 		}
+	}
+}
+
+// Each seed chooses others, and all seeds together choose each.
+func TestDrawn(t *testing.T) {
+	all, seen := table(), map[string]bool{}
+	for seed := range uint64(400) {
+		some := drawn(all, 20, seed)
+		if len(some) != (len(all)+19)/20 {
+			t.Fatalf("%d of %d are drawn", len(some), len(all))
+		}
+		for _, m := range some {
+			seen[m.name] = true
+		}
+	}
+	if len(seen) != len(all) {
+		t.Errorf("400 seeds draw %d of %d", len(seen), len(all))
 	}
 }

@@ -1,57 +1,62 @@
 package main
 
-import "slices"
+import (
+	_ "embed"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+)
+
+//go:embed table.txt
+var tableText string
 
 // table returns all mutants: which test catches which.
 func table() []mutant {
-	return slices.Concat(
-		onceMutants, slowMutants, serverMutants, viewMutants, syncMutants, outageMutants, beatMutants, callMutants, pathMutants, leaseMutants, grantMutants, indexMutants, memoryMutants, bucketMutants, generationMutants, refundMutants, clockMutants, scriptMutants,
-		memberMutants, noticeMutants, companyMutants, announceMutants,
-		misuseMutants, conflictMutants, clientMutants, permissionMutants, logMutants,
-		debtMutants, chargeMutants, combinedMutants, exemptMutants, exactMutants, distanceMutants,
-		fleetMutants, windowMutants, figureMutants,
-		httpMutants, grpcMutants,
-		rulesMutants, exactRuleMutants, calendarMutants, adminMutants, envoyMutants, respMutants, serveMutants,
-	)
+	list, err := parseTable(tableText)
+	if err != nil {
+		panic(err) // the tests of this package read it
+	}
+	return list
 }
 
-// sim is the simulator on so many seeds.
-func sim(seeds int) check { return check{"internal/sim", "TestSim", seeds} }
-
-// simExact is the simulator with exact calls.
-func simExact(seeds int) check { return check{"internal/sim", "TestSimExact", seeds} }
-
-// simScripts is the simulator with the real scripts beside the model.
-func simScripts(seeds int) check { return check{"internal/sim", "TestSimScripts", 100 * seeds} }
-
-// simRealScripts is the same on a redis-server.
-func simRealScripts(seeds int) check {
-	return check{"internal/sim", "TestSimRealScripts", 20 * seeds}
+// parseTable reads mutants, one in a line, with a tab between: its name, what it breaks, the test that catches it, where
+// it is, the text there, and the text in its place. In both texts \n is a new line, \t a tab, and \\ a backslash. A
+// line that begins with # is a comment. A test of the simulator is followed by a number of seeds.
+func parseTable(text string) (list []mutant, err error) {
+	unescape := strings.NewReplacer(`\\`, `\`, `\n`, "\n", `\t`, "\t")
+	for i, line := range strings.Split(text, "\n") {
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		f := strings.Split(line, "\t")
+		if len(f) == 5 {
+			f = append(f, "") // an editor may have removed the last tab
+		}
+		if len(f) != 6 {
+			return nil, fmt.Errorf("line %d has %d fields, not 6", i+1, len(f))
+		}
+		by, runs, _ := strings.Cut(f[2], " ")
+		dot := strings.LastIndexByte(by, '.')
+		if dot < 0 {
+			return nil, fmt.Errorf("line %d: %q is not package.Test", i+1, by)
+		}
+		m := mutant{name: f[0], breaks: f[1], at: f[3], old: unescape.Replace(f[4]), new: unescape.Replace(f[5]), by: check{pkg: by[:dot], test: by[dot+1:]}}
+		if runs != "" {
+			if m.by.runs, err = strconv.Atoi(runs); err != nil {
+				return nil, fmt.Errorf("line %d: %w", i+1, err)
+			}
+		}
+		list = append(list, m)
+	}
+	return list, nil
 }
 
-func hybrid(test string) check     { return check{"hybrid", test, 0} }
-func simulated(test string) check  { return check{"internal/sim", test, 0} }
-func reconcile(test string) check  { return check{"internal/reconcile", test, 0} }
-func local(test string) check      { return check{"local", test, 0} }
-func tables(test string) check     { return check{"internal/table", test, 0} }
-func escapes(test string) check    { return check{"internal/escape", test, 0} }
-func keyhashes(test string) check  { return check{"internal/keyhash", test, 0} }
-func counters(test string) check   { return check{"internal/counter", test, 0} }
-func ariths(test string) check     { return check{"internal/arith", test, 0} }
-func algorithms(test string) check { return check{"internal/algorithm", test, 0} }
-func rulenames(test string) check  { return check{"internal/rulenames", test, 0} }
-func redisstore(test string) check { return check{"internal/redisstore", test, 0} }
-func remotely(test string) check   { return check{"remote", test, 0} }
-func tallies(test string) check    { return check{"internal/tally", test, 0} }
-func words(test string) check      { return check{"limit", test, 0} }
-func clocks(test string) check     { return check{"clock", test, 0} }
-func httplimit(test string) check  { return check{"adapter/httplimit", test, 0} }
-func admin(test string) check      { return check{"adapter/adminlimit", test, 0} }
-func grpclimit(test string) check  { return check{"adapter/grpclimit", test, 0} }
-func rangetable(test string) check { return check{"adapter/internal/ranges", test, 0} }
-func rulesfile(test string) check  { return check{"adapter/rules", test, 0} }
-func serve(test string) check      { return check{"cmd/hybridlimit/internal/server", test, 0} }
-func rls(test string) check        { return check{"cmd/hybridlimit/internal/server/rls", test, 0} }
-func checks(test string) check     { return check{"cmd/hybridlimit/internal/server/check", test, 0} }
-func resp(test string) check       { return check{"cmd/hybridlimit/internal/server/resp", test, 0} }
-func cli(test string) check        { return check{"cmd/hybridlimit", test, 0} }
+// drawn returns one of every so many mutants, which a seed chooses.
+func drawn(list []mutant, every int, seed uint64) (some []mutant) {
+	order := rand.New(rand.NewPCG(seed, 0)).Perm(len(list))
+	for _, i := range order[:(len(list)+every-1)/every] {
+		some = append(some, list[i])
+	}
+	return some
+}
