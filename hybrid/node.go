@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -134,8 +135,8 @@ func (l *Limiter) Nodes(ctx context.Context) ([]Node, error) {
 func nodeOf(live redisstore.Live) Node {
 	a := live.About
 	n := Node{ID: live.Name, Name: a.Name, Program: a.Program, Version: a.Version, Share: a.Share,
-		Lag: time.Duration(a.Lag) * time.Millisecond, Gone: live.Left}
-	_ = n.Mode.UnmarshalText([]byte(a.Mode))
+		Mode: Mode(max(slices.Index(modeNames[:], a.Mode), 0)),
+		Lag:  time.Duration(a.Lag) * time.Millisecond, Gone: live.Left}
 	_ = n.Fallback.UnmarshalText([]byte(a.Fallback))
 	if a.Since != 0 {
 		n.Since = time.UnixMilli(a.Since)

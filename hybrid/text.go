@@ -3,7 +3,6 @@ package hybrid
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -23,35 +22,21 @@ import (
 // MarshalText returns the mode as a word.
 func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
-// UnmarshalText reads a word.
-func (m *Mode) UnmarshalText(text []byte) error { return readWord(m, "mode", modeNames[:], text) }
-
 // MarshalText returns the policy as a word.
 func (f Fallback) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
 
-// UnmarshalText reads a word.
+// UnmarshalText reads a word, so that a flag or a file can have the policy.
 func (f *Fallback) UnmarshalText(text []byte) error {
-	return readWord(f, "fallback", fallbackNames[:], text)
+	i := slices.Index(fallbackNames[:], string(text))
+	if i < 0 {
+		return fmt.Errorf("hybrid: unknown fallback %s", escape.Quote(string(text)))
+	}
+	*f = Fallback(i)
+	return nil
 }
 
 // MarshalText returns the kind as a word.
 func (k EventKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
-
-// UnmarshalText reads a word.
-func (k *EventKind) UnmarshalText(text []byte) error {
-	return readWord(k, "kind of event", eventNames[:], text)
-}
-
-// readWord sets v to the index of text in words.
-func readWord[T ~uint8](v *T, what string, words []string, text []byte) error {
-	for i, w := range words {
-		if w == string(text) {
-			*v = T(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("hybrid: unknown %s %s", what, escape.Quote(string(text)))
-}
 
 // stateText is the JSON form of a State.
 type stateText struct {
@@ -69,17 +54,6 @@ func (s State) MarshalJSON() ([]byte, error) {
 	return json.Marshal(stateText{s.Mode, s.Since, s.Reason, redisstore.Text(s.Err), s.Nodes, s.Down, s.Deaf})
 }
 
-// UnmarshalJSON reads what MarshalJSON has written. Err becomes an error with the same
-// text.
-func (s *State) UnmarshalJSON(text []byte) error {
-	var t stateText
-	if err := json.Unmarshal(text, &t); err != nil {
-		return err
-	}
-	*s = State{t.Mode, t.Since, t.Reason, errorOf(t.Err), t.Nodes, t.Down, t.Deaf}
-	return nil
-}
-
 // eventText is the JSON form of an Event.
 type eventText struct {
 	Kind   EventKind
@@ -93,24 +67,6 @@ type eventText struct {
 // that are not UTF-8 are replaced.
 func (e Event) MarshalJSON() ([]byte, error) {
 	return json.Marshal(eventText{e.Kind, e.Time, e.Reason, e.Key, redisstore.Text(e.Err)})
-}
-
-// UnmarshalJSON reads what MarshalJSON has written. Err becomes an error with the same
-// text.
-func (e *Event) UnmarshalJSON(text []byte) error {
-	var t eventText
-	if err := json.Unmarshal(text, &t); err != nil {
-		return err
-	}
-	*e = Event{t.Kind, t.Time, t.Reason, t.Key, errorOf(t.Err)}
-	return nil
-}
-
-func errorOf(text string) error {
-	if text == "" {
-		return nil
-	}
-	return errors.New(text)
 }
 
 // plainStats is Stats without its methods.
@@ -128,17 +84,6 @@ func (s Stats) MarshalJSON() ([]byte, error) {
 	return json.Marshal(statsText{plainStats(s), s.OldestPending.Seconds(), s.Behind.Seconds()})
 }
 
-// UnmarshalJSON reads what MarshalJSON has written.
-func (s *Stats) UnmarshalJSON(text []byte) error {
-	var t statsText
-	if err := json.Unmarshal(text, &t); err != nil {
-		return err
-	}
-	*s = Stats(t.plainStats)
-	s.OldestPending, s.Behind = ofSeconds(t.OldestPendingSeconds), ofSeconds(t.BehindSeconds)
-	return nil
-}
-
 // latencyText is the JSON form of a Latency.
 type latencyText struct {
 	LastSeconds, MaxSeconds, SumSeconds float64
@@ -148,21 +93,6 @@ type latencyText struct {
 // MarshalJSON returns an object with LastSeconds, MaxSeconds, SumSeconds and Buckets.
 func (l Latency) MarshalJSON() ([]byte, error) {
 	return json.Marshal(latencyText{l.Last.Seconds(), l.Max.Seconds(), l.Sum.Seconds(), l.Buckets})
-}
-
-// UnmarshalJSON reads what MarshalJSON has written.
-func (l *Latency) UnmarshalJSON(text []byte) error {
-	var t latencyText
-	if err := json.Unmarshal(text, &t); err != nil {
-		return err
-	}
-	*l = Latency{ofSeconds(t.LastSeconds), ofSeconds(t.MaxSeconds), ofSeconds(t.SumSeconds), t.Buckets}
-	return nil
-}
-
-// ofSeconds returns s seconds as a duration, exact to the nanosecond up to 104 days.
-func ofSeconds(s float64) time.Duration {
-	return time.Duration(math.Round(min(max(s*1e9, math.MinInt64), math.MaxInt64-1023))) // the largest float64 below
 }
 
 // String returns the fields that are not 0, as name=value. Of Rules it has the number. Durations have
@@ -199,7 +129,7 @@ func figures(v reflect.Value) string {
 		case time.Time:
 			fmt.Fprintf(&b, "%s=%s", name, is.Format(time.RFC3339Nano))
 		case time.Duration:
-			fmt.Fprintf(&b, "%s=%v", name, ofSeconds(twoDigits(is.Seconds())))
+			fmt.Fprintf(&b, "%s=%v", name, time.Duration(math.Round(twoDigits(is.Seconds())*1e9)))
 		case []RuleStats:
 			fmt.Fprintf(&b, "%s=%d", name, len(is))
 		case map[string]uint64:

@@ -14,37 +14,35 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
-// What is written as JSON can be read by people, and by programs: it comes back as it was.
+// What is written as JSON can be read by people, and by programs.
 func TestJSON(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 7, time.UTC)
 	for _, c := range []struct {
 		v    any
-		back any
 		want string
 	}{
-		{hybrid.State{Mode: hybrid.Synced, Since: at, Nodes: 3}, new(hybrid.State),
+		{hybrid.State{Mode: hybrid.Synced, Since: at, Nodes: 3},
 			`{"Mode":"synced","Since":"2026-03-01T12:00:00.000000007Z","Nodes":3,"Down":0}`},
-		{hybrid.State{Mode: hybrid.Degraded, Since: at, Reason: "oom", Err: errors.New("OOM command not allowed"), Nodes: 1, Down: 64}, new(hybrid.State),
+		{hybrid.State{Mode: hybrid.Degraded, Since: at, Reason: "oom", Err: errors.New("OOM command not allowed"), Nodes: 1, Down: 64},
 			`{"Mode":"degraded","Since":"2026-03-01T12:00:00.000000007Z","Reason":"oom","Err":"OOM command not allowed","Nodes":1,"Down":64}`},
-		{hybrid.State{Mode: hybrid.Synced, Since: at, Nodes: 3, Deaf: "noperm"}, new(hybrid.State),
+		{hybrid.State{Mode: hybrid.Synced, Since: at, Nodes: 3, Deaf: "noperm"},
 			`{"Mode":"synced","Since":"2026-03-01T12:00:00.000000007Z","Nodes":3,"Down":0,"Deaf":"noperm"}`},
-		{hybrid.State{Mode: hybrid.LocalOnly, Nodes: 1}, new(hybrid.State), `{"Mode":"local-only","Nodes":1,"Down":0}`},
-		{hybrid.Event{Kind: hybrid.EventQuarantined, Time: at, Reason: "redis cannot use the key", Key: "a\nb", Err: errors.New("WRONGTYPE")}, new(hybrid.Event),
+		{hybrid.State{Mode: hybrid.LocalOnly, Nodes: 1}, `{"Mode":"local-only","Nodes":1,"Down":0}`},
+		{hybrid.Event{Kind: hybrid.EventQuarantined, Time: at, Reason: "redis cannot use the key", Key: "a\nb", Err: errors.New("WRONGTYPE")},
 			`{"Kind":"key-quarantined","Time":"2026-03-01T12:00:00.000000007Z","Reason":"redis cannot use the key","Key":"a\nb","Err":"WRONGTYPE"}`},
-		{hybrid.FailOpen, new(hybrid.Fallback), `"fail-open"`},
+		{hybrid.FailOpen, `"fail-open"`},
 	} {
 		text, err := json.Marshal(c.v)
 		if err != nil || string(text) != c.want {
 			t.Errorf("%s, %v,\nwant %s", text, err, c.want)
 		}
-		if err := json.Unmarshal(text, c.back); err != nil || !reflect.DeepEqual(reflect.ValueOf(c.back).Elem().Interface(), c.v) {
-			t.Errorf("%+v came back as %+v, %v", c.v, c.back, err)
-		}
 	}
-	for _, bad := range []string{`{"Mode":"sleepy"}`, `{"Mode":7}`, `[]`} {
-		if err := json.Unmarshal([]byte(bad), new(hybrid.State)); err == nil {
-			t.Errorf("%s was read", bad)
-		}
+	var f hybrid.Fallback
+	if err := json.Unmarshal([]byte(`"fail-open"`), &f); err != nil || f != hybrid.FailOpen {
+		t.Errorf("%v, %v", f, err)
+	}
+	if err := json.Unmarshal([]byte(`"fail-ajar"`), &f); err == nil {
+		t.Errorf("an unknown policy was read as %v", f)
 	}
 }
 
@@ -78,9 +76,8 @@ func TestStatsAsText(t *testing.T) {
 		t.Errorf("%s of nothing", got)
 	}
 	text, err := json.Marshal(s)
-	var back hybrid.Stats
-	if err != nil || json.Unmarshal(text, &back) != nil || !reflect.DeepEqual(back, s) {
-		t.Errorf("%s, %v: %v", text, err, back)
+	if err != nil {
+		t.Fatal(err)
 	}
 	for _, part := range []string{
 		`"Allowed":{"Unsynced":0,"Synced":7,"Degraded":0,"Local":1,"Notice":0,"Remote":0}`, `"OldestPendingSeconds":1.5`, `"BehindSeconds":0.002`,
@@ -120,11 +117,4 @@ func TestDurationsSayTheirUnit(t *testing.T) {
 	}
 	check(hybrid.Stats{})
 	check(hybrid.Latency{})
-	var l hybrid.Latency
-	if err := json.Unmarshal([]byte(`{"LastSeconds":1e300,"MaxSeconds":-1e300}`), &l); err != nil || l.Last <= 0 || l.Max >= 0 {
-		t.Errorf("%v, %v", l, err)
-	}
-	if err := json.Unmarshal([]byte(`{"BehindSeconds":"1s"}`), new(hybrid.Stats)); err == nil {
-		t.Error("text was read as seconds")
-	}
 }
