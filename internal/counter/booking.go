@@ -46,12 +46,12 @@ func (b *Booking) times(r *arith.Rule) (at, end arith.Span) {
 
 // stillLocked returns how many units of b still count, and the time that they take to leak. The others
 // have leaked, or left a window: to refund them would subtract newer units in their place. A unit
-// that has leaked in part counts as one. It is never more than what counts, and less only if units
-// that were booked before b were refunded after it, or if the rule has become another.
+// that has leaked in part counts as one. It is never more than what counts. It may be less, by what has
+// leaked since b was due, if units were refunded since or the rule has become another.
 func (c *Counter) stillLocked(now int64, b *Booking) (n int64, cost arith.Span) {
 	r := c.rule()
 	at, end := b.times(r)
-	cost = r.Cost(b.n)
+	at, cost = algorithm.Earlier(at, arith.Span{NS: b.due}), r.Cost(b.n)
 	switch {
 	case b.resets != c.past().resets:
 		return 0, arith.Span{}
@@ -116,7 +116,11 @@ func (c *Counter) leastLocked(now int64) (least arith.Span) {
 		case c.link() == nil:
 			least = r.Add(least.Max(at), r.Cost(b.n))
 		default:
-			least = r.Add(at, r.Full) // other nodes may have booked between
+			full := r.Full
+			if b.rule.SameShape(r) {
+				full = full.Max(b.rule.Full)
+			}
+			least = least.Max(r.Add(at, full)) // other nodes may have booked between
 		}
 	}
 	return least
@@ -164,10 +168,16 @@ func (c *Counter) cancelLocked(now int64, b *Booking) (back, taken int64) {
 	h.booked = slices.DeleteFunc(h.booked, func(other *Booking) bool { return other == b })
 	owed := r.Sub(h.owed, at)
 	n, cost = n+r.WholeUp(owed), r.Add(cost, owed)
+	was := c.viewLocked()
+	last := b.rule.SameShape(r) && was == r.Sub(b.end, r.Sub(h.refunded, b.refunded))
 	if b.n = 0; n > 0 && !behind {
 		back, taken = c.returnLocked(now, algorithm.Refund{Units: n, Cost: cost, Reported: true})
 	}
-	if h.owed = (arith.Span{}); c.leastLocked(now) != (arith.Span{}) {
+	if last { // nothing was booked behind b, so its own units were behind all others
+		own := algorithm.Earlier(r.Sub(cost, owed), r.Sub(was, c.viewLocked()))
+		h.refunded = r.Sub(h.refunded, own)
+	}
+	if h.owed = (arith.Span{}); !behind && c.leastLocked(now) != (arith.Span{}) {
 		h.owed = r.Add(at, r.Sub(cost, r.Cost(taken)))
 	}
 	return back, taken
@@ -186,9 +196,17 @@ func (c *Counter) othersBehindLocked(now int64, b *Booking) bool {
 func (c *Counter) correctedLocked(was arith.Span, slack int64) {
 	r := c.rule()
 	up, down := r.Sub(c.viewLocked(), was), r.Sub(was, c.viewLocked())
+	others := up.NS > slack || down.NS > slack
+	if h := c.history; h != nil {
+		if h.refunded = r.Add(h.refunded, down); others {
+			h.owed = arith.Span{}
+		} else {
+			h.refunded = r.Sub(h.refunded, up)
+		}
+	}
 	for _, b := range c.past().booked {
 		b.at = r.Sub(r.Add(b.at, up), down)
-		b.mixed = b.mixed || up.NS > slack || down.NS > slack
+		b.mixed = b.mixed || others
 	}
 }
 
