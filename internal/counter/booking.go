@@ -30,7 +30,8 @@ type Booking struct {
 	at        arith.Span  // due before it was rounded up, and moved with the level by answers of Redis
 	end       arith.Span  // when the last of them leaves, if nothing is refunded that was booked before them
 	rule      *arith.Rule // of at and end
-	refunded  arith.Span  // history.refunded when they were booked
+	history   *history    // of the counter when they were booked
+	refunded  arith.Span  // its refunded then
 	resets    uint32      // history.resets when they were booked
 	mixed     bool        // others have changed the level since, and may have booked behind
 }
@@ -63,12 +64,21 @@ func (c *Counter) stillLocked(now int64, b *Booking) (n int64, cost arith.Span) 
 		return b.n, cost
 	}
 	if b.rule.SameShape(r) {
-		end = r.Add(at, cost).Max(r.Sub(end, r.Sub(c.past().refunded, b.refunded)))
+		end = r.Add(at, cost).Max(c.endLocked(b))
 	}
 	if left := r.Sub(end, arith.Span{NS: now}); left.Less(cost) {
 		return min(b.n, r.WholeUp(left)), left
 	}
 	return b.n, cost
+}
+
+// endLocked returns when the last unit of b leaves a leaky bucket, by what was refunded since; the zero time if that
+// is not known. The rule is of the shape of that of b.
+func (c *Counter) endLocked(b *Booking) arith.Span {
+	if c.history == nil || b.history != c.history { // it, or the counter, was dropped meanwhile
+		return arith.Span{}
+	}
+	return c.rule().Sub(c.rule().Add(b.end, b.refunded), c.history.refunded)
 }
 
 // noteBookingLocked records that n units were booked with the answer res.
@@ -79,7 +89,7 @@ func (c *Counter) noteBookingLocked(now, n int64, res limit.Result) *Booking {
 		return b
 	}
 	h := c.keepHistoryLocked(b.end.NS) // it counts resets and refunds until then
-	b.refunded, b.resets = h.refunded, h.resets
+	b.history, b.refunded, b.resets = h, h.refunded, h.resets
 	if c.leaky() == nil {
 		return b
 	}
@@ -169,7 +179,7 @@ func (c *Counter) cancelLocked(now int64, b *Booking) (back, taken int64) {
 	owed := r.Sub(h.owed, at)
 	n, cost = n+r.WholeUp(owed), r.Add(cost, owed)
 	was := c.viewLocked()
-	last := b.rule.SameShape(r) && was == r.Sub(b.end, r.Sub(h.refunded, b.refunded))
+	last := b.rule.SameShape(r) && was == c.endLocked(b)
 	if b.n = 0; n > 0 && !behind {
 		back, taken = c.returnLocked(now, algorithm.Refund{Units: n, Cost: cost, Reported: true})
 	}

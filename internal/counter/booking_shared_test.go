@@ -99,6 +99,10 @@ func TestCancelledBeforeOthers(t *testing.T) {
 			t.Errorf("shared %v: %d of 10 units come back", shared, back)
 		}
 	}
+	none := NewAlone("k", r, nil, now)
+	if back, _, _ := none.Cancel(now+1, r, reserve(none, 0)); back != 0 {
+		t.Errorf("%d of 0 units come back", back)
+	}
 	s := new(shelf)
 	a, b := s.heard(r, now), s.heard(r, now)
 	a.Take(now, 100, r)
