@@ -362,6 +362,7 @@ func TestCallsThatCannotBeMade(t *testing.T) {
 			t.Errorf("in an outage: %v", err)
 		}
 		n.net.up()
+		time.Sleep(5 * time.Second) // a dial that began before fails even now
 		w.redis.Set(counterKey(longTen, "bad"), "garbage")
 		var key *limit.KeyError
 		if err := n.Reset(bg, "bad", longTen); !errors.As(err, &key) {
