@@ -10,70 +10,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// A charge counts what does not fit, up to what each algorithm can hold.
-//
-// Fault 101: units are charged above the limit.
-func TestCharge(t *testing.T) {
-	for _, r := range callRules() {
-		t.Run(r.Algorithm().String(), func(t *testing.T) {
-			c := clock.NewManual(start.Truncate(time.Minute))
-			l := newLimiter(t, Options{Clock: c})
-			// What of 100 units counts on top of 8, and how long until a unit fits.
-			want, free := int64(100), time.Minute
-			switch r.Algorithm() {
-			case limit.AlgorithmFunnel:
-				want, free = 12, time.Minute+6*time.Second // the capacity twice: 20 units, 6 s each
-			case limit.AlgorithmSlidingLog:
-				want = 2
-			}
-			if !l.AllowN("k", r, 6) {
-				t.Fatal("refused")
-			}
-			if got := l.Charge("k", r, 2); got != 2 {
-				t.Fatalf("%d units charged, want 2", got)
-			}
-			if left := l.Peek("k", r).Remaining; left != 2 {
-				t.Fatalf("%d remain, want 2", left)
-			}
-			if got := l.Charge("k", r, 100); got != want {
-				t.Fatalf("%d units charged, want %d", got, want)
-			}
-			res := l.Peek("k", r)
-			if res.Allowed || res.Remaining != 0 {
-				t.Fatalf("%+v, want a refusal", res)
-			}
-			if r.Algorithm() != limit.AlgorithmSlidingWindow && res.RetryAfter != free {
-				t.Errorf("a unit fits after %v, want %v", res.RetryAfter, free)
-			}
-			c.Advance(res.RetryAfter - 1)
-			if l.Allow("k", r) {
-				t.Error("admitted before the debt was repaid")
-			}
-			c.Advance(1)
-			if !l.Allow("k", r) {
-				t.Error("refused when the debt was repaid")
-			}
-		})
-	}
-}
-
-// What is charged can be given back, as far as it counts.
-func TestChargeAndRefund(t *testing.T) {
-	forCallRules(t, func(t *testing.T, l *Limiter, _ *clock.Manual, r *limit.Rule) {
-		charged := l.Charge("k", r, 15)
-		if back := l.Refund("k", r, charged); back != charged {
-			t.Errorf("%d of %d given back", back, charged)
-		}
-		if left := l.Peek("k", r).Remaining; left != 10 {
-			t.Errorf("%d remain", left)
-		}
-		l.Charge("k", r, 15)
-		if back := l.Refund("k", r, math.MaxInt64); back != charged {
-			t.Errorf("%d of %d given back", back, charged)
-		}
-	})
-}
-
 // Bad arguments charge nothing, and the largest number does no harm.
 func TestChargeOfWhatCannotBe(t *testing.T) {
 	forCallRules(t, func(t *testing.T, l *Limiter, c *clock.Manual, r *limit.Rule) {
@@ -133,31 +69,6 @@ func TestChargeBehindReservations(t *testing.T) {
 	res.Cancel()
 	if left := l.Peek("k", r); left.Allowed || left.RetryAfter != 6*time.Second {
 		t.Errorf("%+v, want the 10 units without the reservation", left)
-	}
-}
-
-// A charge counts for a key that had to leave memory, and for no other.
-//
-// Fault 101: units are charged above the limit.
-func TestChargeOfARememberedKey(t *testing.T) {
-	r := limit.Must(limit.SlidingLog("l", 3, time.Hour))
-	l := newLimiter(t, Options{MaxKeys: 1, MaxRemembered: 1 << 17, Clock: clock.NewManual(start)})
-	fill := func(name string) {
-		for i := int64(0); i <= 2*l.Stats().Room; i++ {
-			l.AllowN(fmt.Sprint(name, i), r, 3)
-		}
-	}
-	l.AllowN("k", r, 1)
-	fill("first")
-	if got := l.Charge("k", r, 100); got != 2 || l.Stats().Forgotten == 0 {
-		t.Fatalf("%d units charged, want 2: %+v", got, l.Stats())
-	}
-	fill("second")
-	if l.Allow("k", r) {
-		t.Error("the charge was forgotten")
-	}
-	if !l.AllowN("another", r, 3) {
-		t.Error("another key has paid for it")
 	}
 }
 

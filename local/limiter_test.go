@@ -1,18 +1,11 @@
 package local
 
 import (
-	"fmt"
 	"math"
-	"runtime"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/clock"
-	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -81,69 +74,6 @@ func TestInvalidQuestions(t *testing.T) {
 	}
 }
 
-// Faults 41, 43, 44: 0, more than the limit, and the largest number twice.
-func TestSizesOfN(t *testing.T) {
-	l := newLimiter(t, Options{Clock: clock.NewManual(start)})
-	for _, rule := range everyRule(t, 5) {
-		for _, n := range []int64{6, math.MaxInt64, math.MaxInt64} {
-			res := l.Take("k", rule, n)
-			if res.Allowed || res.RetryAfter != limit.Never || res.Remaining != 5 {
-				t.Errorf("%v: Take(%d) = %+v", rule, n, res)
-			}
-		}
-		if res := l.Take("k", rule, 0); !res.Allowed || res.Remaining != 5 || res.RetryAfter != 0 {
-			t.Errorf("%v: Take(0) = %+v", rule, res)
-		}
-		if res := l.Take("k", rule, 5); !res.Allowed || res.Remaining != 0 {
-			t.Errorf("%v: Take(5) = %+v", rule, res)
-		}
-		if res := l.Take("k", rule, 0); !res.Allowed || res.Remaining != 0 {
-			t.Errorf("%v: Take(0) of an exhausted key = %+v", rule, res)
-		}
-		if res := l.Take("k", rule, 1); res.Allowed || res.RetryAfter <= 0 || res.RetryAfter == limit.Never {
-			t.Errorf("%v: Take(1) of an exhausted key = %+v", rule, res)
-		}
-	}
-}
-
-// Fault 45: a limit of 0 refuses everything, for ever.
-func TestLimitZeroRefusesAll(t *testing.T) {
-	l := newLimiter(t, Options{})
-	for _, rule := range everyRule(t, 0) {
-		if res := l.Take("k", rule, 1); res.Allowed || res.RetryAfter != limit.Never {
-			t.Errorf("%v: %+v", rule, res)
-		}
-		if !l.AllowN("k", rule, 0) {
-			t.Errorf("%v: 0 units refused", rule)
-		}
-	}
-}
-
-// A clock that goes back, as no clock should, hands nothing out twice and
-// refuses nobody for ever.
-//
-// Fault 35: nothing is handed out twice, nobody is refused for ever.
-func TestClockGoingBack(t *testing.T) {
-	for _, rule := range everyRule(t, 5) {
-		c := clock.NewManual(start)
-		l := newLimiter(t, Options{Clock: c})
-		admitted := 0
-		for range 100 {
-			if l.Allow("k", rule) {
-				admitted++
-			}
-			c.Advance(-time.Minute)
-		}
-		if admitted != 5 {
-			t.Errorf("%v: admitted %d of 5", rule, admitted)
-		}
-		c.Set(start.Add(1000 * time.Hour))
-		if !l.AllowN("k", rule, 5) {
-			t.Errorf("%v: refused long after", rule)
-		}
-	}
-}
-
 // Keys are bytes: nothing in them means anything, and no two are alike.
 //
 // Fault 49: keys are bytes.
@@ -159,135 +89,6 @@ func TestStrangeKeys(t *testing.T) {
 			}
 		}
 	}
-}
-
-// A key is kept longer than its caller's string may be valid for: the string
-// may be a view of a buffer that is used again.
-func TestKeyIsCopied(t *testing.T) {
-	l := newLimiter(t, Options{})
-	big := strings.Repeat("x", 1<<20)
-	before := heap()
-	for i := range 50 {
-		big := big + fmt.Sprint(i)
-		l.Allow(big[len(big)-8:], slow(1))
-	}
-	if grown := heap() - before; grown > 10<<20 {
-		t.Errorf("50 short keys keep %d bytes alive", grown)
-	}
-}
-
-func TestCloseKeepsCounting(t *testing.T) {
-	l, err := New(Options{MaxKeys: 1000, Clock: clock.NewManual(start)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	rule := slow(10)
-	for i := range 1000 {
-		l.AllowN(fmt.Sprint(i), rule, int64(i%10+1))
-	}
-	before := runtime.NumGoroutine()
-	l.Close()
-	l.Close()
-	until(t, "three goroutines to be gone", func() bool { return runtime.NumGoroutine() <= before-3 })
-	for i := range 1000 {
-		if got, want := l.Peek(fmt.Sprint(i), rule).Remaining, int64(9-i%10); got != want {
-			t.Errorf("key %d: %d remaining, want %d", i, got, want)
-		}
-	}
-	for range 3 { // new keys are answered too, if need be together
-		for i := range 10_000 {
-			l.Allow(fmt.Sprint("new", i), rule)
-		}
-	}
-	if s := l.Stats(); s.Keys > s.Room {
-		t.Errorf("%+v", s)
-	}
-}
-
-// Closing while everybody asks: no panic, no race, and no unit too many.
-//
-// Fault 33: checks from many goroutines while the table closes.
-func TestCloseWhileAsked(t *testing.T) {
-	const keys = 300
-	for range 10 {
-		l, err := New(Options{MaxKeys: 200})
-		if err != nil {
-			t.Fatal(err)
-		}
-		rule := slow(10)
-		var admitted [keys]atomic.Int64
-		var asked atomic.Int64
-		var done atomic.Bool
-		var wg sync.WaitGroup
-		more := func() {
-			n := asked.Load() + 2000
-			until(t, "more checks", func() bool { return asked.Load() > n })
-		}
-		for g := range 4 {
-			wg.Go(func() {
-				for i := g; !done.Load(); i++ {
-					asked.Add(1)
-					if l.Allow(fmt.Sprint("k", i%keys), rule) {
-						admitted[i%keys].Add(1)
-					}
-					if i%100 == 0 {
-						l.Stats()
-						l.Peek("k", rule)
-						l.table.Range(func(*counter.Counter) bool { return true })
-					}
-				}
-			})
-		}
-		more()
-		var closers sync.WaitGroup
-		for range 3 {
-			closers.Go(func() { _ = l.Close() })
-		}
-		closers.Wait()
-		more()
-		done.Store(true)
-		wg.Wait()
-		for k := range admitted {
-			if n := admitted[k].Load(); n > 10 {
-				t.Errorf("k%d: admitted %d of 10", k, n)
-			}
-		}
-		if s := l.Stats(); s.Forgotten != 0 {
-			t.Errorf("%+v", s)
-		}
-	}
-}
-
-// The limiter's goroutines live in a bubble as well as outside, and its upkeep
-// follows the bubble's time.
-func TestInBubble(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := clock.NewManual(start)
-		begin := time.Now()
-		tick := func(d time.Duration) {
-			time.Sleep(d)
-			c.Set(start.Add(time.Since(begin)))
-		}
-		l, err := New(Options{MaxKeys: 100, Clock: c})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		rule := limit.Must(limit.Funnel("r", 1, 1, time.Minute))
-		for i := range 2000 {
-			l.Allow(fmt.Sprint(i), rule)
-		}
-		synctest.Wait()
-		if s := l.Stats(); s.Keys != 2000 {
-			t.Errorf("%+v", s)
-		}
-		tick(2 * time.Minute)
-		tick(time.Minute)
-		synctest.Wait()
-		if s := l.Stats(); s.Keys != 0 {
-			t.Errorf("after all have become idle: %+v", s)
-		}
-	})
 }
 
 // Rules are told apart by name and algorithm, whatever the key.
@@ -310,13 +111,6 @@ func TestRuleIsANamespace(t *testing.T) {
 	if res := l.Take("c", limit.Must(limit.Funnel("a", 5, 1, time.Hour)), 1); !res.Allowed || res.Remaining != 1 {
 		t.Errorf("raised limit: %+v", res)
 	}
-}
-
-func heap() int64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
 }
 
 // Without a number there is room for as many keys as the doc says.

@@ -46,17 +46,6 @@ type wall struct{}
 
 func (wall) Now() time.Duration { return time.Duration(time.Now().UnixNano()) }
 
-// slowly returns a counter that decides by the definition.
-func slowly(r *limit.Rule, now int64) plain {
-	switch r.Algorithm() {
-	case limit.AlgorithmFunnel:
-		return &slowFunnel{r: r, at: now}
-	case limit.AlgorithmSlidingLog:
-		return &slowLog{r: r}
-	}
-	return slowWindow{limittest.NewBuckets(r)}
-}
-
 var (
 	bg        = context.Background()
 	noContext context.Context // what a caller passes who has none
@@ -64,8 +53,8 @@ var (
 
 func TestWaitAdmitsInTurn(t *testing.T) {
 	inBubbles(t, func(t *testing.T, l *Limiter, r *limit.Rule) {
-		ref := slowly(r, time.Now().UnixNano())
-		ref.add(time.Now().UnixNano(), 10)
+		ref := limittest.NewReference(r)
+		ref.Add(time.Now().UnixNano(), 10)
 		l.Take("k", r, 10)
 		var mu sync.Mutex
 		type served struct {
@@ -83,10 +72,10 @@ func TestWaitAdmitsInTurn(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				now := time.Now().UnixNano()
-				if room := ref.room(now); room < n {
+				if room := ref.Room(now); room < n {
 					t.Errorf("%d units of caller %d admitted, there was room for %d", n, i, room)
 				}
-				ref.add(now, n)
+				ref.Add(now, n)
 				order = append(order, served{now, i})
 			})
 			synctest.Wait()
@@ -192,15 +181,15 @@ func TestWaitCanceled(t *testing.T) {
 			t.Error("somebody is left in the line")
 		}
 		// The third is served as if the others had never come.
-		ref := slowly(r, began.UnixNano())
-		ref.add(began.UnixNano(), 10)
-		if at := began.Add(took - time.Millisecond).UnixNano(); took > 2*time.Second || ref.room(at) > 0 {
+		ref := limittest.NewReference(r)
+		ref.Add(began.UnixNano(), 10)
+		if at := began.Add(took - time.Millisecond).UnixNano(); took > 2*time.Second || ref.Room(at) > 0 {
 			t.Errorf("third served after %v", took)
 		}
-		ref.add(time.Now().UnixNano(), 1)
+		ref.Add(time.Now().UnixNano(), 1)
 		for range 30 {
 			time.Sleep(70 * time.Millisecond)
-			if left, want := l.Take("k", r, 0).Remaining, max(ref.room(time.Now().UnixNano()), 0); left != want {
+			if left, want := l.Take("k", r, 0).Remaining, max(ref.Room(time.Now().UnixNano()), 0); left != want {
 				t.Fatalf("after %v %d remain, want %d", time.Since(began), left, want)
 			}
 		}
@@ -359,15 +348,15 @@ func TestWaitAgainstReference(t *testing.T) {
 			}
 			defer l.Close()
 			var mu sync.Mutex
-			ref := slowly(r, time.Now().UnixNano())
+			ref := limittest.NewReference(r)
 			admit := func(how string, n int64) {
 				mu.Lock()
 				defer mu.Unlock()
 				now := time.Now().UnixNano()
-				if room := ref.room(now); n > room {
+				if room := ref.Room(now); n > room {
 					t.Errorf("seed %d: %s: %d admitted of %d", seed, how, n, room)
 				}
-				ref.add(now, n)
+				ref.Add(now, n)
 			}
 			var all sync.WaitGroup
 			for range 60 {
@@ -391,7 +380,7 @@ func TestWaitAgainstReference(t *testing.T) {
 			}
 			all.Wait()
 			time.Sleep(time.Millisecond) // the last of them may have given up just now
-			if left, want := l.Take("k", r, 0).Remaining, ref.room(time.Now().UnixNano()); left != want {
+			if left, want := l.Take("k", r, 0).Remaining, ref.Room(time.Now().UnixNano()); left != want {
 				t.Errorf("seed %d, %v: %d remain in the end, want %d", seed, r, left, want)
 			}
 		})

@@ -122,48 +122,33 @@ func (m *wasteful) wait() {
 	m.now = due
 }
 
-// All waiters give up, in any order: nothing is left of it.
+// The last of those who wait gives up: all of its units come back. Then the others do, in any order: nothing is left of
+// it. Also if a unit takes no whole number of ns to leak.
 func TestGivenUpByAll(t *testing.T) {
 	for seed := range uint64(300) {
 		for _, r := range funnelsOfAllShapes() {
-			rng, now := rand.New(rand.NewPCG(seed, 80)), start.UnixNano()
-			c := NewAlone("k", r, nil, 0)
-			c.Ask(now, r.Limit(), r, true)
-			full := c.leaky().View
-			var waiting []*Booking
-			for range 1 + rng.IntN(9) {
-				_, b, _ := c.Reserve(now, 1+rng.Int64N(r.Limit()), r, Terms{MaxDelay: int64(limit.MaxWindow)})
-				waiting = append(waiting, b)
-				now += rng.Int64N(arith.Of(r).Cost(1).NS/10 + 1)
-			}
-			rng.Shuffle(len(waiting), func(i, j int) { waiting[i], waiting[j] = waiting[j], waiting[i] })
-			for _, b := range waiting {
-				c.Cancel(now, r, b)
-			}
-			if c.leaky().View != full || len(c.past().booked) > 0 {
-				t.Errorf("seed %d, %v: empty %v later than before, %d bookings", seed, r, arith.Of(r).Sub(c.leaky().View, full), len(c.past().booked))
-			}
-		}
-	}
-}
-
-// The last reservation of several is cancelled: all of its units come back, also if a unit takes no whole
-// number of ns to leak.
-func TestLastReservationCancelled(t *testing.T) {
-	for seed := range uint64(300) {
-		for _, r := range funnelsOfAllShapes() {
 			for _, shared := range []bool{false, true} {
-				rng, now := rand.New(rand.NewPCG(seed, 82)), start.UnixNano()
+				rng, now := rand.New(rand.NewPCG(seed, 80)), start.UnixNano()
 				c, _ := newAnswered(t, r, shared, now)
 				c.Ask(now, r.Limit(), r, true)
+				full := c.leaky().View
+				var waiting []*Booking
 				for range rng.IntN(9) {
-					c.Reserve(now, 1+rng.Int64N(r.Limit()), r, Terms{MaxDelay: int64(limit.MaxWindow)})
+					_, b, _ := c.Reserve(now, 1+rng.Int64N(r.Limit()), r, Terms{MaxDelay: int64(limit.MaxWindow)})
+					waiting = append(waiting, b)
 					now += rng.Int64N(arith.Of(r).Cost(1).NS/10 + 1)
 				}
 				before, n := c.leaky().View, 1+rng.Int64N(r.Limit())
-				_, b, _ := c.Reserve(now, n, r, Terms{MaxDelay: int64(limit.MaxWindow)})
-				if back, _, _ := c.Cancel(now, r, b); back != n || c.leaky().View != before {
+				_, last, _ := c.Reserve(now, n, r, Terms{MaxDelay: int64(limit.MaxWindow)})
+				if back, _, _ := c.Cancel(now, r, last); back != n || c.leaky().View != before {
 					t.Fatalf("seed %d, %v, shared %t: %d of %d units come back", seed, r, shared, back, n)
+				}
+				rng.Shuffle(len(waiting), func(i, j int) { waiting[i], waiting[j] = waiting[j], waiting[i] })
+				for _, b := range waiting {
+					c.Cancel(now, r, b)
+				}
+				if c.leaky().View != full || len(c.past().booked) > 0 {
+					t.Fatalf("seed %d, %v, shared %t: empty %v later than before, %d bookings", seed, r, shared, arith.Of(r).Sub(c.leaky().View, full), len(c.past().booked))
 				}
 			}
 		}

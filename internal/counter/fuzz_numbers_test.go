@@ -3,6 +3,7 @@ package counter
 import (
 	"math"
 	"math/big"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -10,75 +11,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/limittest"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
-
-// reference decides with fractions of any size, on a ledger of all that it has
-// ever admitted. It is slow, and obviously right.
-type reference struct {
-	rule     *limit.Rule
-	buckets  *limittest.Buckets // windows
-	admitted []admission        // logs
-	level    *big.Rat           // leaky bucket: units in it at
-	at       int64
-}
-
-type admission struct{ at, n int64 }
-
-func newReference(r *limit.Rule) *reference {
-	return &reference{rule: r, buckets: limittest.NewBuckets(r), level: new(big.Rat)}
-}
-
-// used returns the units that count at now.
-func (m *reference) used(now int64) *big.Rat {
-	r := m.rule
-	if r.Algorithm() == limit.AlgorithmFunnel {
-		leaked := new(big.Rat).SetFrac(new(big.Int).Mul(big.NewInt(now-m.at), big.NewInt(r.Units())), big.NewInt(int64(r.Period())))
-		left := leaked.Sub(m.level, leaked)
-		if left.Sign() < 0 {
-			left.SetInt64(0)
-		}
-		return left
-	}
-	if r.Algorithm() != limit.AlgorithmSlidingLog {
-		return new(big.Rat).SetInt64(m.buckets.Used(now))
-	}
-	used := int64(0)
-	for _, a := range m.admitted {
-		if a.at > now-int64(arith.Of(r).Width) {
-			used += a.n
-		}
-	}
-	return new(big.Rat).SetInt64(used)
-}
-
-// fits reports whether n more units stay within the limit.
-func (m *reference) fits(now, n int64) bool {
-	after := new(big.Rat).Add(m.used(now), new(big.Rat).SetInt64(n))
-	return n == 0 || after.Cmp(new(big.Rat).SetInt64(m.rule.Limit())) <= 0
-}
-
-func (m *reference) take(now, n int64) bool {
-	if !m.fits(now, n) {
-		return false
-	}
-	m.level, m.at = new(big.Rat).Add(m.used(now), new(big.Rat).SetInt64(n)), now
-	switch m.rule.Algorithm() {
-	case limit.AlgorithmFunnel:
-	case limit.AlgorithmSlidingLog:
-		m.admitted = append(m.admitted, admission{now, n})
-	default:
-		m.buckets.Add(now, n)
-	}
-	return true
-}
-
-// remaining returns the whole units that are left.
-func (m *reference) remaining(now int64) int64 {
-	left := new(big.Rat).Sub(new(big.Rat).SetInt64(m.rule.Limit()), m.used(now))
-	if left.Sign() < 0 {
-		return 0
-	}
-	return new(big.Int).Quo(left.Num(), left.Denom()).Int64()
-}
 
 // extremes are numbers at which arithmetic goes wrong.
 var extremes = []int64{
@@ -99,6 +31,14 @@ func FuzzNumbers(f *testing.F) {
 		f.Add([]byte{1, 0, 1, 9, 0, 0, 14, 0, 15, 0, 17, 0}, int64(1), int64(1), int64(limit.MaxWindow), kind, uint16(1))
 		f.Add([]byte{1, 0, 0, 9}, int64(0), int64(1), int64(1), kind, uint16(1))
 		f.Add([]byte{4, 1, 4, 9, 4, 77, 4, 130}, int64(7), int64(7), int64(3*time.Second), kind, uint16(3))
+	}
+	rng := rand.New(rand.NewPCG(3, 4))
+	for kind := range uint8(200) {
+		asks := make([]byte, 60)
+		for i := range asks {
+			asks[i] = byte(rng.Uint32())
+		}
+		f.Add(asks, rng.Int64N(1<<rng.IntN(16)), 1+rng.Int64N(1<<rng.IntN(24)), 1e6+rng.Int64N(1<<rng.IntN(42)), kind, uint16(rng.IntN(1<<rng.IntN(10))))
 	}
 	f.Fuzz(func(t *testing.T, asks []byte, capacity, units, per int64, kind uint8, buckets uint16) {
 		r := anyRule(kind, capacity, units, per, int(buckets)%1000+1)
@@ -137,7 +77,7 @@ func anyRule(kind uint8, capacity, units, per int64, buckets int) (r *limit.Rule
 
 func playNumbers(t *testing.T, r *limit.Rule, asks []byte) {
 	now := start.UnixNano()
-	c, m := NewAlone("k", r, nil, now), newReference(r)
+	c, m := NewAlone("k", r, nil, now), limittest.NewReference(r)
 	for ; len(asks) >= 2; asks = asks[2:] {
 		n, step := extremes[int(asks[0])%len(extremes)], big.NewInt(int64(arith.Of(r).Horizon()))
 		if asks[0] > 200 { // something near the limit
@@ -153,29 +93,32 @@ func playNumbers(t *testing.T, r *limit.Rule, asks []byte) {
 		if n < 0 {
 			continue // limiters refuse it before it comes here; see TestExtremeN
 		}
-		want := m.take(now, n)
+		want := m.Take(now, n)
 		res, ok := c.take(now, n, r)
-		if !ok || res.Allowed != want || res.Remaining != m.remaining(now) || res.Limit != r.Limit() || res.ResetAfter < 0 {
-			t.Fatalf("%v, n = %d: %+v, want %v and %d", r, n, res, want, m.remaining(now))
+		if !ok || res.Allowed != want || res.Remaining != max(m.Room(now), 0) || res.Limit != r.Limit() || res.ResetAfter < 0 {
+			t.Fatalf("%v, n = %d: %+v, want %v and %d", r, n, res, want, max(m.Room(now), 0))
 		}
 		switch wait := int64(res.RetryAfter); {
 		case res.Allowed && wait != 0, n > r.Limit() != (res.RetryAfter == limit.Never):
 			t.Fatalf("%v, n = %d: %+v", r, n, res)
 		case res.Allowed || n > r.Limit() || now+wait < now:
-		case !m.fits(now+wait, n) || m.fits(now+wait-1, n):
-			t.Fatalf("%v, n = %d: %+v, but then: %v, and a ns earlier: %v", r, n, res, m.fits(now+wait, n), m.fits(now+wait-1, n))
+		case !m.Fits(now+wait, n) || m.Fits(now+wait-1, n):
+			t.Fatalf("%v, n = %d: %+v, but then: %v, and a ns earlier: %v", r, n, res, m.Fits(now+wait, n), m.Fits(now+wait-1, n))
 		}
 		if wait := int64(res.RetryAfter); !want && n <= r.Limit() && asks[1]%3 == 0 && wait < math.MaxInt64/2-now {
 			for _, step := range []int64{wait - 1, 1} { // refused until then, and admitted then
 				now += step
-				if yes, _, _ := c.allow(now, n, r); yes != m.take(now, n) {
+				if yes, _, _ := c.allow(now, n, r); yes != m.Take(now, n) {
 					t.Fatalf("%v, n = %d after a wait of %d: %v", r, n, wait, yes)
 				}
 			}
 			continue
 		}
-		if back := now + int64(res.ResetAfter); back >= now && m.used(back).Sign() != 0 {
-			t.Fatalf("%v: %+v, but then %v count", r, res, m.used(back))
+		if back := now + int64(res.ResetAfter); back >= now && m.Room(back) != r.Limit() {
+			t.Fatalf("%v: %+v, but then %d are left", r, res, m.Room(back))
 		}
+	}
+	if ok, _, _ := c.allow(math.MaxInt64-1, r.Limit(), r); !ok {
+		t.Fatalf("%v: refused at the end of time", r)
 	}
 }

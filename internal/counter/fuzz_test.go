@@ -2,6 +2,7 @@ package counter
 
 import (
 	"encoding/binary"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -19,6 +20,14 @@ import (
 func FuzzCounter(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 250, 251, 252, 253, 254, 255}, int64(10), int64(3), int64(time.Second), uint8(0))
 	f.Add([]byte("the quick brown fox jumps over the lazy dog"), int64(limit.MaxUnits), int64(limit.MaxUnits), int64(time.Hour), uint8(1))
+	rng := rand.New(rand.NewPCG(9, 0))
+	for kind := range uint8(200) {
+		ops := make([]byte, 600)
+		for i := range ops {
+			ops[i] = byte(rng.Uint32())
+		}
+		f.Add(ops, int64(2000), 1+rng.Int64N(2000), int64(time.Second)*(1+rng.Int64N(60)), kind)
+	}
 	f.Fuzz(func(t *testing.T, ops []byte, capacity, units, per int64, kind uint8) {
 		var r *limit.Rule
 		var err error
@@ -65,7 +74,9 @@ func play(t *testing.T, r *limit.Rule, ops []byte) {
 			now -= x * 1000
 		case 5:
 			if rep, ok := c.collect(now, Queue(x%2)); ok {
-				sent = rep.Units
+				if sent = rep.Units; c.resend(now+x, x%3 == 0).Units != sent {
+					t.Fatalf("%v: %d units are sent, and then others", r, sent)
+				}
 			}
 		case 6:
 			if sent < 0 {

@@ -1,7 +1,6 @@
 package counter
 
 import (
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -13,58 +12,6 @@ import (
 func shardOne(string) int { return 1 }
 
 func newTestLink() *Link { return NewLink(pace(500*time.Millisecond), 4, shardOne) }
-
-// TestUnitsSurviveEveryTurn moves units between pending, sent and known in
-// random order and counts them.
-func TestUnitsSurviveEveryTurn(t *testing.T) {
-	for seed := range uint64(300) {
-		rng := rand.New(rand.NewPCG(seed, 9))
-		link := newTestLink()
-		r := windowRule(t, 1000, time.Second, 1+rng.IntN(10))
-		if seed%2 == 0 {
-			r = funnelRule(t, 1000, 1000, time.Second)
-		}
-		c := NewAlone("k", r, link, 0)
-		now, admitted, booked, flying := int64(1e12), int64(0), int64(0), int64(-1)
-		redis := &report.Answer{Rule: r}
-		for range 300 {
-			now += rng.Int64N(int64(20 * time.Millisecond))
-			switch rng.IntN(6) {
-			case 0, 1, 2:
-				n := 1 + rng.Int64N(5)
-				if ok, _, _ := c.allow(now, n, r); ok {
-					admitted += n
-				}
-			case 3:
-				if rep, ok := c.collect(now, Queue(rng.IntN(2))); ok {
-					flying = rep.Units
-				}
-			case 4:
-				if flying >= 0 {
-					rep := c.resend(now, rng.IntN(2) == 0)
-					if rep.Units != flying {
-						t.Fatalf("seed %d: sent %d units, then %d", seed, flying, rep.Units)
-					}
-				}
-			case 5:
-				if flying < 0 {
-					continue
-				}
-				if rng.IntN(3) == 0 {
-					c.Quarantine(now, false)
-				} else {
-					booked += flying
-					redis.At, redis.ServerNow = now, now
-					c.Settle(now, *redis)
-				}
-				flying = -1
-			}
-			if got := booked + c.Unsynced() + link.Expired.Load(); got != admitted {
-				t.Fatalf("seed %d: admitted %d, booked %d, unsynced %d, expired %d", seed, admitted, booked, c.Unsynced(), link.Expired.Load())
-			}
-		}
-	}
-}
 
 func TestFairShareMultipliesUnits(t *testing.T) {
 	for _, r := range []*limit.Rule{funnelRule(t, 30, 30, time.Minute), windowRule(t, 30, time.Minute, 10)} {
@@ -99,44 +46,6 @@ func TestFairShareMultipliesUnits(t *testing.T) {
 		if ok, _, _ := c.allow(1e12, 31, r); ok {
 			t.Errorf("%v: more than the limit in one request was admitted", r)
 		}
-	}
-}
-
-func TestFairShareAdmitsAtLeastOneRequest(t *testing.T) {
-	for _, r := range []*limit.Rule{funnelRule(t, 5, 5, time.Minute), windowRule(t, 5, time.Minute, 10)} {
-		link := newTestLink()
-		link.SetMode(50, true)
-		c := NewAlone("k", r, link, 0)
-		if ok, _, _ := c.allow(0, 2, r); !ok {
-			t.Errorf("%v: 50 nodes: the first request was refused", r)
-		}
-		if ok, _, _ := c.allow(0, 1, r); ok {
-			t.Errorf("%v: 50 nodes: a second request was admitted at once", r)
-		}
-	}
-}
-
-func TestLateUnitsStayInTheirBucket(t *testing.T) {
-	r, err := limit.FixedWindow("f", 100, time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	link := newTestLink()
-	start := int64(1000 * time.Second)
-	c := NewAlone("k", r, link, start)
-	c.allow(start+int64(900*time.Millisecond), 7, r)
-	rep, ok := c.collect(start+int64(950*time.Millisecond), Normal)
-	if !ok || len(rep.Buckets) != 1 || rep.Buckets[0] != (report.Bucket{ID: 1000, Units: 7, Last: 900 * time.Millisecond}) {
-		t.Fatalf("report %+v", rep)
-	}
-	// The window ends while the report is under way.
-	c.allow(start+int64(1100*time.Millisecond), 5, r)
-	if rep = c.resend(start+int64(1100*time.Millisecond), false); rep.Units != 7 || len(rep.Buckets) != 0 {
-		t.Fatalf("resent after its window: %+v", rep)
-	}
-	c.Settle(start+int64(1200*time.Millisecond), report.Answer{Rule: r, ServerNow: start + int64(1200*time.Millisecond)})
-	if res, _ := c.peek(start+int64(1300*time.Millisecond), 0, r); res.Remaining != 95 {
-		t.Fatalf("old units count in the new window: %+v", res)
 	}
 }
 

@@ -270,20 +270,6 @@ func TestNoAnnouncement(t *testing.T) {
 	}
 }
 
-// Who hands nothing back makes no room: the notice stands.
-func TestNothingIsHandedBack(t *testing.T) {
-	for _, r := range smallRules(t) {
-		k := NewAlone("k", r, hearing(t), noon)
-		k.Hear(noon, notice(r, noon, 10_000*ms))
-		if back, _, _ := k.Refund(noon+ms, 1, r); back != 0 {
-			t.Fatalf("%v: %d handed back", r, back)
-		}
-		if ok, _, _ := k.allow(noon+2*ms, 1, r); ok {
-			t.Errorf("%v: a notice was forgotten", r)
-		}
-	}
-}
-
 // A notice ends the lease that could go on admitting, and is what the next refusals rest on.
 func TestNoticeRevokesLease(t *testing.T) {
 	for _, r := range []*limit.Rule{funnelRule(t, 1000, 1000, time.Minute), windowRule(t, 1000, time.Minute, 10)} {
@@ -433,9 +419,14 @@ func TestBookedAheadRefusesNobody(t *testing.T) {
 	}
 }
 
-// Who makes room himself does not obey any longer what was heard before.
+// Who makes room himself does not obey any longer what was heard before; who hands nothing back makes none.
 func TestOwnRoomEndsNotice(t *testing.T) {
 	for _, r := range smallRules(t) {
+		none := NewAlone("k", r, hearing(t), noon)
+		none.Hear(noon, notice(r, noon, 10_000*ms))
+		if back, _, _ := none.Refund(noon+ms, 1, r); back != 0 || none.notice == nil {
+			t.Errorf("%v: %d handed back, a notice was forgotten", r, back)
+		}
 		for name, room := range map[string]func(c *Counter){
 			"a refund": func(c *Counter) { c.Refund(noon+2*ms, 1, r) },
 			"a reset": func(c *Counter) {

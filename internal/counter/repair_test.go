@@ -88,24 +88,6 @@ func TestClockBefore1970(t *testing.T) {
 	}
 }
 
-// The reconciler may see a counter that was made a moment ago and has not been
-// asked yet: no time is known of it.
-func TestShardBeforeTheFirstCheck(t *testing.T) {
-	link := newTestLink()
-	link.Part(1).SetOffset(-int64(time.Hour), 0)
-	r := limit.Must(limit.FixedWindow("r", 5, time.Minute))
-	now := int64(1e18)
-	c := NewAlone("k", r, link, now)
-	for i := range 10 {
-		if ok, _, _ := c.allow(now, 1, r); ok != (i < 5) {
-			t.Fatalf("check %d: admitted %v", i, ok)
-		}
-	}
-	if rep, ok := c.collect(now, Urgent); !ok || len(rep.Buckets) != 1 || rep.Buckets[0].ID != (now-int64(time.Hour))/int64(time.Minute) {
-		t.Errorf("reports %+v, %v", rep, ok)
-	}
-}
-
 // The authority's clock is set back: what lies ahead of it counts as current.
 func TestClockOfTheAuthoritySetBack(t *testing.T) {
 	link := newTestLink()

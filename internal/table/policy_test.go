@@ -125,6 +125,8 @@ func TestPolicyForgetsWhoHasLeft(t *testing.T) {
 }
 
 // Close waits for nobody who asks, and no check notices it.
+//
+// Fault 33: checks from many goroutines while the table closes.
 func TestCloseDuringChecks(t *testing.T) {
 	for range 5 {
 		table := newTable(t, Options{MaxKeys: 64, slack: 4096, Clock: clock.System{}})

@@ -1,0 +1,109 @@
+package limittest
+
+import (
+	"math/big"
+
+	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/limit"
+)
+
+// Reference counts units by the definition of a rule, in fractions of any size. It is slow, and obviously right.
+type Reference struct {
+	rule    *limit.Rule
+	buckets *Buckets // windows
+	log     []Ask    // logs: what was counted
+	level   *big.Rat // leaky bucket: units in it at
+	at      int64
+}
+
+// NewReference returns a reference that has counted nothing.
+func NewReference(r *limit.Rule) *Reference {
+	return &Reference{rule: r, buckets: NewBuckets(r), level: new(big.Rat)}
+}
+
+func rat(n int64) *big.Rat { return new(big.Rat).SetInt64(n) }
+
+// leaked returns what is in a leaky bucket at now.
+func (m *Reference) leaked(now int64) *big.Rat {
+	out := new(big.Rat).SetFrac(new(big.Int).Mul(big.NewInt(now-m.at), big.NewInt(m.rule.Units())), big.NewInt(int64(m.rule.Period())))
+	if out.Sub(m.level, out); out.Sign() < 0 {
+		return new(big.Rat)
+	}
+	return out
+}
+
+// Room returns the whole units that are left at now, negative for a debt.
+func (m *Reference) Room(now int64) int64 {
+	switch m.rule.Algorithm() {
+	case limit.AlgorithmFunnel:
+		left := new(big.Rat).Sub(rat(m.rule.Limit()), m.leaked(now))
+		return new(big.Int).Div(left.Num(), left.Denom()).Int64()
+	case limit.AlgorithmSlidingLog:
+		return m.rule.Limit() - m.logged(now)
+	}
+	return m.rule.Limit() - m.buckets.Used(now)
+}
+
+// logged returns how many units of a log count.
+func (m *Reference) logged(now int64) (n int64) {
+	for _, is := range m.log {
+		if is.At > now-int64(arith.Of(m.rule).Width) {
+			n += is.N
+		}
+	}
+	return n
+}
+
+// Fits reports whether n more units stay within the limit.
+func (m *Reference) Fits(now, n int64) bool { return n == 0 || n <= m.Room(now) }
+
+// Add counts n units, whether or not they fit.
+func (m *Reference) Add(now, n int64) {
+	switch m.rule.Algorithm() {
+	case limit.AlgorithmFunnel:
+		m.level, m.at = rat(n).Add(m.leaked(now), rat(n)), now
+	case limit.AlgorithmSlidingLog:
+		m.log = append(m.log, Ask{now, n})
+	default:
+		m.buckets.Add(now, n)
+	}
+}
+
+// Take counts n units if they fit.
+func (m *Reference) Take(now, n int64) bool {
+	fits := m.Fits(now, n)
+	if fits {
+		m.Add(now, n)
+	}
+	return fits
+}
+
+// Refund takes up to n units back, the newest first, and returns how many less count.
+func (m *Reference) Refund(now, n int64) (back int64) {
+	switch m.rule.Algorithm() {
+	case limit.AlgorithmFunnel:
+		level := m.leaked(now)
+		up := new(big.Int).Add(level.Num(), new(big.Int).Sub(level.Denom(), big.NewInt(1)))
+		back = min(n, up.Div(up, level.Denom()).Int64())
+		m.level, m.at = level, now
+		if m.level.Sub(level, rat(back)); m.level.Sign() < 0 {
+			m.level = new(big.Rat)
+		}
+		return back
+	case limit.AlgorithmSlidingLog:
+		back = min(n, m.logged(now))
+		for left, i := back, len(m.log)-1; left > 0; i-- {
+			some := min(left, m.log[i].N)
+			m.log[i].N -= some
+			left -= some
+		}
+		return back
+	}
+	before := m.buckets.Used(now)
+	for id := m.buckets.ID(now); n > 0 && id >= m.buckets.ID(now)-int64(arith.Of(m.rule).Kept); id-- {
+		some := min(n, m.buckets.Units[id])
+		m.buckets.Units[id] -= some
+		n -= some
+	}
+	return before - m.buckets.Used(now)
+}
