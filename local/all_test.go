@@ -19,87 +19,6 @@ func asking(key string, r *limit.Rule, n int64) limit.Check {
 	return limit.Check{Key: key, Rule: r, N: n}
 }
 
-func TestTakeAll(t *testing.T) {
-	second := limit.Must(limit.SlidingWindow("second", 10, time.Second))
-	minute := limit.Must(limit.Funnel("minute", 30, 30, time.Minute))
-	day := limit.Must(limit.FixedWindow("day", 40, 24*time.Hour))
-	exact := limit.Must(limit.SlidingLog("exact", 50, time.Minute))
-	c := clock.NewManual(start)
-	l := newLimiter(t, Options{Clock: c})
-	left := func(want ...int64) {
-		t.Helper()
-		for i, r := range []*limit.Rule{second, minute, day, exact} {
-			if got := l.Take("k", r, 0).Remaining; got != want[i] {
-				t.Fatalf("%v: %d remain, want %d", r, got, want[i])
-			}
-		}
-	}
-	all := func(n int64) limit.AllResult {
-		return l.TakeAll(asking("k", second, n), asking("k", minute, n), asking("k", day, n), asking("k", exact, n))
-	}
-	if v := all(7); !v.Allowed || v.By != 0 || v.Rule != second || v.Remaining != 3 || v.RetryAfter != 0 {
-		t.Errorf("%+v", v)
-	}
-	left(3, 23, 33, 43)
-	if v := all(4); v.Allowed || v.By != 0 || v.Rule != second || v.Remaining != 3 || v.RetryAfter <= 0 || v.RetryAfter > 2*time.Second {
-		t.Errorf("%+v", v)
-	}
-	left(3, 23, 33, 43)
-	for range 3 {
-		c.Advance(2 * time.Second)
-		all(10)
-	}
-	// The leaky bucket has refused the last of them: 27 used, 3 leaked.
-	left(10, 6, 13, 23)
-	c.Advance(2 * time.Second)
-	if v := all(8); v.Allowed || v.Rule != minute || v.By != 1 {
-		t.Errorf("%+v", v)
-	}
-	for _, n := range []int64{11, math.MaxInt64} {
-		if v := all(n); v.Allowed || v.RetryAfter != limit.Never || v.By != 0 {
-			t.Errorf("%d: %+v", n, v)
-		}
-	}
-	for _, bad := range []limit.Check{asking("k", nil, 1), asking("k", new(limit.Rule), 1), asking("k", day, -1), asking("k", day, math.MinInt64)} {
-		if v := l.TakeAll(asking("k", second, 1), bad, asking("k", minute, 1)); v.Allowed || v.By != 1 || v.RetryAfter != limit.Never {
-			t.Errorf("%+v: %+v", bad, v)
-		}
-	}
-	if v := l.TakeAll(); !v.Allowed || v.By != -1 {
-		t.Errorf("no checks: %+v", v)
-	}
-	left(10, 7, 13, 23)
-	if v := all(0); !v.Allowed { // who does not say how many asks for one
-		t.Errorf("no number of units: %+v", v)
-	}
-	left(9, 6, 12, 22)
-	if v := new(Limiter).TakeAll(asking("k", second, 1)); v.Allowed {
-		t.Errorf("zero limiter: %+v", v)
-	}
-	if l.Stats().Created != 4 {
-		t.Errorf("%d counters", l.Stats().Created)
-	}
-}
-
-// One counter that is asked several times must have room for all of it.
-func TestTakeAllOfOneCounter(t *testing.T) {
-	forCallRules(t, func(t *testing.T, l *Limiter, _ *clock.Manual, r *limit.Rule) {
-		other := limit.Must(limit.FixedWindow("between", 100, time.Hour))
-		if v := l.TakeAll(asking("k", r, 4), asking("k", other, 1), asking("k", r, 4), asking("k", r, 3)); v.Allowed || v.Rule != r || v.RetryAfter != limit.Never {
-			t.Errorf("11 of 10: %+v", v)
-		}
-		if v := l.TakeAll(asking("k", r, 4), asking("k", other, 1), asking("k", r, 4), asking("k", r, 2)); !v.Allowed || v.Remaining != 0 {
-			t.Errorf("10 of 10: %+v", v)
-		}
-		if v := l.TakeAll(asking("k", r, 1), asking("other", r, 1)); v.Allowed || v.RetryAfter == limit.Never {
-			t.Errorf("1 of none: %+v", v)
-		}
-		if got := l.Take("other", r, 0).Remaining; got != 10 {
-			t.Errorf("%d remain of what was not admitted", got)
-		}
-	})
-}
-
 // Rules that would re-express each other's counts at every call are a mistake.
 func TestTakeAllOfOneNameAndManyPeriods(t *testing.T) {
 	l := newLimiter(t, Options{Clock: clock.NewManual(start)})
@@ -238,5 +157,30 @@ func TestTakeAllConcurrently(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The answer is that of the check that refuses, or of the one with the least left. What cannot be asked is refused for
+// ever, and none of the others is counted.
+func TestTakeAll(t *testing.T) {
+	l := newLimiter(t, Options{Clock: clock.NewManual(start)})
+	second, day := limit.Must(limit.SlidingWindow("second", 10, time.Second)), limit.Must(limit.FixedWindow("day", 40, 24*time.Hour))
+	for _, bad := range []limit.Check{asking("k", nil, 1), asking("k", new(limit.Rule), 1), asking("k", day, -1), asking("k", day, math.MinInt64), asking("k", day, 41)} {
+		if v := l.TakeAll(asking("k", second, 1), bad, asking("k", day, 1)); v.Allowed || v.By != 1 || v.RetryAfter != limit.Never {
+			t.Errorf("%+v: %+v", bad, v)
+		}
+	}
+	if v := l.TakeAll(); !v.Allowed || v.By != -1 {
+		t.Errorf("no checks: %+v", v)
+	}
+	// Who does not say how many asks for one.
+	if v := l.TakeAll(asking("k", day, 0), asking("k", second, 0)); !v.Allowed || v.By != 1 || v.Rule != second || v.Remaining != 9 {
+		t.Errorf("no number of units: %+v", v)
+	}
+	if v := l.TakeAll(asking("k", day, 1), asking("k", second, 10)); v.Allowed || v.By != 1 || v.RetryAfter <= 0 || v.RetryAfter > 2*time.Second {
+		t.Errorf("10 of 9: %+v", v)
+	}
+	if v := new(Limiter).TakeAll(asking("k", second, 1)); v.Allowed {
+		t.Errorf("zero limiter: %+v", v)
 	}
 }

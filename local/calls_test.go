@@ -33,28 +33,6 @@ func forCallRules(t *testing.T, test func(t *testing.T, l *Limiter, c *clock.Man
 	}
 }
 
-// What is handed back is what counts less: after a minute nothing does of a sliding window, though
-// its oldest bucket is still there, and before that a part.
-func TestRefundOfAFadedBucket(t *testing.T) {
-	rule := limit.Must(limit.SlidingWindow("mails", 5, time.Minute))
-	for wait := 54 * time.Second; wait <= 61*time.Second; wait += 500 * time.Millisecond {
-		for n := range int64(7) {
-			c := clock.NewManual(start.Truncate(time.Minute))
-			l := newLimiter(t, Options{Clock: c})
-			for range 5 {
-				l.Take("k", rule, 1)
-				c.Advance(time.Second)
-			}
-			c.Advance(wait - 5*time.Second)
-			left := l.Peek("k", rule).Remaining
-			back := l.Refund("k", rule, n)
-			if got := l.Peek("k", rule).Remaining; got-left != back || back > n || n >= 5 && got != 5 {
-				t.Errorf("after %v %d of 5 remain; a refund of %d says %d, and %d remain", wait, left, n, back, got)
-			}
-		}
-	}
-}
-
 func ExampleLimiter_TakeAtMost() {
 	noon := clock.NewManual(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
 	l, err := New(Options{Clock: noon})

@@ -69,99 +69,6 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// Who gives up makes no room for newcomers where others still have their time;
-// when those give up as well, all of it is back.
-func TestCancelInTheMiddle(t *testing.T) {
-	c := clock.NewManual(start)
-	l := newLimiter(t, Options{Clock: c})
-	r := limit.Must(limit.Funnel("f", 1, 1, time.Second))
-	l.Allow("k", r)
-	next := func(want time.Duration) *limit.Reservation {
-		t.Helper()
-		v := l.Reserve("k", r)
-		if !v.OK() || v.Delay() != want*time.Second {
-			t.Fatalf("a delay of %v, want %v s", v.Delay(), int64(want))
-		}
-		return v
-	}
-	one, two, three := next(1), next(2), next(3)
-	one.Cancel()
-	four := next(4)
-	three.Cancel()
-	four.Cancel()
-	three = next(3)
-	two.Cancel()
-	three.Cancel()
-	next(1).Cancel()
-	c.Advance(time.Second)
-	if !l.Allow("k", r) || l.Allow("k", r) {
-		t.Error("not as if there had been no reservation")
-	}
-	// What is due by now is no longer in the queue.
-	one = next(1)
-	c.Advance(1500 * time.Millisecond)
-	two = l.Reserve("k", r)
-	two.Cancel()
-	one.Cancel()
-	if res := l.Take("k", r, 0); res.ResetAfter != 0 {
-		t.Errorf("%+v", res)
-	}
-}
-
-// What has leaked, or left its window, is not handed back again: it would be
-// somebody else's.
-func TestCancelLate(t *testing.T) {
-	for _, c := range []struct {
-		after time.Duration
-		back  [4]int64 // of leaky bucket, window, fixed window and log
-	}{
-		{0, [4]int64{4, 4, 4, 4}}, {12 * time.Second, [4]int64{2, 4, 4, 4}}, {13 * time.Second, [4]int64{2, 4, 4, 4}},
-		{18 * time.Second, [4]int64{1, 4, 4, 4}}, {24 * time.Second, [4]int64{0, 4, 4, 4}},
-		{59 * time.Second, [4]int64{0, 4, 4, 4}}, {70 * time.Second, [4]int64{}},
-	} {
-		for i, r := range callRules() {
-			clk := clock.NewManual(start.Truncate(time.Minute))
-			l := newLimiter(t, Options{Clock: clk})
-			v := l.ReserveN("k", r, 4)
-			clk.Advance(c.after)
-			l.AllowN("k", r, 6)
-			before := l.Take("k", r, 0).Remaining
-			v.Cancel()
-			if back := l.Take("k", r, 0).Remaining - before; back != c.back[i] {
-				t.Errorf("%v, after %v: %d handed back, want %d", r, c.after, back, c.back[i])
-			}
-		}
-	}
-}
-
-// A reset clears what was reserved; canceling it afterwards would hand back what
-// others have used since.
-func TestCancelAfterReset(t *testing.T) {
-	for _, used := range []int64{0, 3} {
-		forCallRules(t, func(t *testing.T, l *Limiter, _ *clock.Manual, r *limit.Rule) {
-			v := l.ReserveN("k", r, 4)
-			if err := l.Set("k", r, used); err != nil {
-				t.Fatal(err)
-			}
-			l.AllowN("k", r, 5)
-			if v.Cancel(); l.Take("k", r, 0).Remaining != 5-used {
-				t.Errorf("%d remain, want %d", l.Take("k", r, 0).Remaining, 5-used)
-			}
-		})
-	}
-	// Those who waited keep no units from being refunded.
-	l, r := newLimiter(t, Options{Clock: clock.NewManual(start)}), limit.Must(limit.Funnel("f", 10, 1, time.Second))
-	for range 3 {
-		l.ReserveN("k", r, 10)
-	}
-	if err := l.Reset("k", r); err != nil {
-		t.Fatal(err)
-	}
-	if l.AllowN("k", r, 10); l.Refund("k", r, 4) != 4 {
-		t.Error("reservations from before a reset keep units from being refunded")
-	}
-}
-
 // Nobody can push a key out of reach: reservations end where time does.
 func TestReserveIsBounded(t *testing.T) {
 	c := clock.NewManual(start)
@@ -181,29 +88,6 @@ func TestReserveIsBounded(t *testing.T) {
 	}
 	if l.Peek("k", r).Remaining != 10 {
 		t.Errorf("%+v", l.Peek("k", r))
-	}
-}
-
-// Windows have no place for units that are still to come.
-func TestReserveOfWindows(t *testing.T) {
-	for _, r := range tenPerSecond()[1:] {
-		c := clock.NewManual(start)
-		l := newLimiter(t, Options{Clock: c})
-		now := l.ReserveN("k", r, 8)
-		if !now.OK() || now.Delay() != 0 {
-			t.Errorf("%v: %+v", r, now)
-		}
-		later := l.ReserveN("k", r, 8)
-		if want := l.Take("k", r, 8).RetryAfter; later.OK() || later.Delay() != want {
-			t.Errorf("%v: %+v, want %v", r, later, want)
-		}
-		if later.Cancel(); l.Peek("k", r).Remaining != 2 {
-			t.Errorf("%v: %+v", r, l.Peek("k", r))
-		}
-		now.Cancel()
-		if now.Cancel(); l.Peek("k", r).Remaining != 10 {
-			t.Errorf("%v: canceled: %+v", r, l.Peek("k", r))
-		}
 	}
 }
 
@@ -283,5 +167,19 @@ func TestCancelWhenDue(t *testing.T) {
 		if got := l.Peek("k", r).Remaining; got != 100-behind {
 			t.Errorf("%d units behind, when they are due: %d remain, want %d", behind, got, 100-behind)
 		}
+	}
+}
+
+// Those who waited when a key was reset keep no units from being refunded.
+func TestCancelAfterReset(t *testing.T) {
+	l, r := newLimiter(t, Options{Clock: clock.NewManual(start)}), limit.Must(limit.Funnel("f", 10, 1, time.Second))
+	for range 3 {
+		l.ReserveN("k", r, 10)
+	}
+	if err := l.Reset("k", r); err != nil {
+		t.Fatal(err)
+	}
+	if l.AllowN("k", r, 10); l.Refund("k", r, 4) != 4 {
+		t.Error("reservations from before a reset keep units from being refunded")
 	}
 }
