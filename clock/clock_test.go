@@ -21,16 +21,6 @@ func TestSystemNeverGoesBack(t *testing.T) {
 	}
 }
 
-func TestSystemFollowsTheBubble(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		before := System{}.Now()
-		time.Sleep(3 * time.Second)
-		if d := (System{}).Now() - before; d != 3*time.Second {
-			t.Errorf("3 s took %v", d)
-		}
-	})
-}
-
 // Fault 35: a clock knows by how much the wall clock differs from it.
 func TestAhead(t *testing.T) {
 	coarse := NewCoarse(time.Hour)
@@ -113,26 +103,6 @@ func TestNoClockShowsATimeBefore1970(t *testing.T) {
 	if s := (Skewed{Of: m, Offset: -time.Hour}); s.Now() != 0 {
 		t.Errorf("skewed: %v", s.Now())
 	}
-}
-
-func BenchmarkClocks(b *testing.B) {
-	c := NewCoarse(0)
-	defer c.Stop()
-	b.Run("time.Now", func(b *testing.B) {
-		for b.Loop() {
-			_ = time.Now()
-		}
-	})
-	b.Run("System", func(b *testing.B) {
-		for b.Loop() {
-			_ = System{}.Now()
-		}
-	})
-	b.Run("Coarse", func(b *testing.B) {
-		for b.Loop() {
-			_ = c.Now()
-		}
-	})
 }
 
 func TestUntil(t *testing.T) {

@@ -60,6 +60,11 @@ func (s *settable) Set(ctx context.Context, key string, _ *Rule, used int64) err
 	return s.err
 }
 
+func (s *settable) Charge(key string, _ *Rule, n int64) int64 {
+	s.key, s.n = key, n
+	return s.back
+}
+
 func (s *settable) CheckRule(rule *Rule) error {
 	if rule.Algorithm() == AlgorithmSlidingLog {
 		return ErrUnsupported
@@ -148,7 +153,14 @@ func TestWithContextOptionalCalls(t *testing.T) {
 	if c.CountExempt("api"); s.exempt != "api" {
 		t.Errorf("%q counted", s.exempt)
 	}
+	s.back = 3
+	if n, err := c.Charge(t.Context(), "charge", hundred, 5); n != 3 || err != nil || s.key != "charge" || s.n != 5 {
+		t.Errorf("%d charged, %v; asked for %d of %q", n, err, s.n, s.key)
+	}
 	bare := WithContext(s.memory)
+	if n, err := bare.Charge(t.Context(), "charge", hundred, 5); n != 0 || !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("%d charged, %v", n, err)
+	}
 	bare.CountInvalid(nil)
 	bare.CountExempt("api")
 	if bare.CheckRule(exact) != nil || !errors.Is(bare.CheckRule(nil), ErrNilRule) {

@@ -1,6 +1,8 @@
 package limit_test
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +25,14 @@ func TestErrorsOfHostileKeys(t *testing.T) {
 	limittest.CheckError(t, "never", never, words+escape.MaxQuoted)
 	limittest.CheckError(t, "broken", broken, words+escape.MaxQuoted)
 	limittest.CheckError(t, "a strange reason", strange, words+256)
+	if !errors.Is(late, context.DeadlineExceeded) || errors.Is(late, limit.ErrTooMany) || errors.Is(never, context.DeadlineExceeded) || !errors.Is(never, limit.ErrTooMany) {
+		t.Error("a deadline and a limit that is too small are not told apart")
+	}
+	for _, w := range []string{"1 unit", `"api"`, "1s", "1ms"} {
+		if !strings.Contains(late.Error(), w) {
+			t.Errorf("%q does not say %s", late, w)
+		}
+	}
 	if late.Key != key || broken.Key != key || strange.Reason != key {
 		t.Error("a field is cut")
 	}

@@ -35,24 +35,6 @@ func split(key string) (parts []string) {
 	return parts
 }
 
-func TestJoinKey(t *testing.T) {
-	for _, c := range []struct {
-		parts []string
-		want  string
-	}{
-		{nil, ""}, {[]string{""}, "0:"}, {[]string{"alice", "login"}, "5:alice5:login"},
-		{[]string{"a:b", "c"}, "3:a:b1:c"}, {[]string{"a", "b:c"}, "1:a3:b:c"},
-		{[]string{"\x00\xff", "é"}, "2:\x00\xff2:é"}, {[]string{"", ""}, "0:0:"},
-	} {
-		if got := JoinKey(c.parts...); got != c.want {
-			t.Errorf("%q: %q, want %q", c.parts, got, c.want)
-		}
-	}
-	if n := testing.AllocsPerRun(100, func() { JoinKey("alice", "login") }); n > 1 {
-		t.Errorf("%v allocations", n)
-	}
-}
-
 // Fault 51: the parts can be read back from the key, so that no two lists of
 // parts have the same one.
 func FuzzJoinKey(f *testing.F) {

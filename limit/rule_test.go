@@ -1,10 +1,8 @@
 package limit
 
 import (
-	"errors"
 	"math"
 	"reflect"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -68,22 +66,6 @@ func TestGoodNumbers(t *testing.T) {
 	}
 }
 
-// Users read all methods and fields of a rule: what only limiters need is not among them.
-func TestMethodsOfARule(t *testing.T) {
-	var names []string
-	for rule, i := reflect.TypeFor[*Rule](), 0; i < rule.NumMethod(); i++ {
-		names = append(names, rule.Method(i).Name)
-	}
-	if got := strings.Join(names, " "); got != "Algorithm Buckets Calendar DryRun Exact IsDryRun IsExact Limit Name Parts Period String Units Valid" {
-		t.Errorf("a rule has the methods %s", got)
-	}
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[Rule]()) {
-		if f.IsExported() {
-			t.Errorf("a rule has the field %s", f.Name)
-		}
-	}
-}
-
 // The short forms are sliding windows, with their errors.
 func TestPerPeriod(t *testing.T) {
 	for per, make := range map[time.Duration]func(string, int64) (*Rule, error){
@@ -110,31 +92,6 @@ func TestMustPanicsOnError(t *testing.T) {
 		}
 	}()
 	Must(Funnel("", 1, 1, time.Second))
-}
-
-// Other constructors at the start of a program are called in the same way.
-func TestMustReturnsAnything(t *testing.T) {
-	if got := Must(strconv.Atoi("7")); got != 7 {
-		t.Errorf("Must returned %v", got)
-	}
-}
-
-func TestZeroAndNilRulesAreInvalid(t *testing.T) {
-	var nilRule *Rule
-	if nilRule.Valid() || new(Rule).Valid() {
-		t.Error("a rule without constructor is valid")
-	}
-}
-
-func TestErrorsAreDistinct(t *testing.T) {
-	all := []error{ErrInvalidN, ErrNilRule, ErrUnsupported, ErrClosed}
-	for i, a := range all {
-		for j, b := range all {
-			if (i == j) != errors.Is(a, b) {
-				t.Errorf("%v and %v", a, b)
-			}
-		}
-	}
 }
 
 // A token bucket is a leaky bucket: equal rules. Texts have the words of its constructor.

@@ -63,12 +63,3 @@ func TestMistaken(t *testing.T) {
 		}
 	}
 }
-
-func TestInvalid(t *testing.T) {
-	rule := limit.Must(limit.FixedWindow("a", 7, time.Second))
-	for r, want := range map[*limit.Rule]int64{nil: 0, {}: 0, rule: 7} {
-		if got := Invalid(r); got != (limit.Result{Limit: want, RetryAfter: limit.Never, Source: limit.SourceInvalid}) {
-			t.Errorf("%v: %+v", r, got)
-		}
-	}
-}
