@@ -82,9 +82,12 @@ func TestCallsAgainstReference(t *testing.T) {
 		ref := limittest.NewReference(r)
 		c := clock.NewManual(start)
 		lim := newLimiter(t, Options{Clock: c})
+		wait := time.Duration(0) // until a unit fits
 		for step := range 400 {
-			now := int64(c.Advance(time.Duration(rng.Int64N(int64(period) / 3))))
-			n := rng.Int64N(l + 2)
+			if wait == 0 || wait == limit.Never || rng.IntN(4) > 0 {
+				wait = time.Duration(rng.Int64N(int64(period) / 3))
+			}
+			now, n := int64(c.Advance(wait)), rng.Int64N(l+2)
 			if rng.IntN(20) == 0 {
 				n = []int64{-1, math.MinInt64, math.MaxInt64}[rng.IntN(3)]
 			}
@@ -138,8 +141,9 @@ func TestCallsAgainstReference(t *testing.T) {
 			if left := max(ref.Room(now), 0); got != want || res.Remaining != left {
 				t.Fatalf("seed %d, %v, step %d: %s %d: %d, want %d; %d remain, want %d", seed, r, step, what, n, got, want, res.Remaining, left)
 			}
-			if at := now + int64(res.RetryAfter); res.RetryAfter == limit.Never != (l == 0) || !res.Allowed && l > 0 && (ref.Room(at) < 1 || ref.Room(at-1) > 0) {
-				t.Fatalf("seed %d, %v, step %d: %s %d: a unit fits in %v", seed, r, step, what, n, res.RetryAfter)
+			wait = res.RetryAfter
+			if at := now + int64(wait); wait == limit.Never != (l == 0) || !res.Allowed && l > 0 && (ref.Room(at) < 1 || ref.Room(at-1) > 0) {
+				t.Fatalf("seed %d, %v, step %d: %s %d: a unit fits in %v", seed, r, step, what, n, wait)
 			}
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/limittest"
 	"github.com/hybridlimit/hybridlimit/internal/report"
-	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -23,13 +22,10 @@ var (
 )
 
 // ratTAT is a leaky bucket in real numbers: slow and obviously right.
-type ratTAT struct {
-	tat, t, full *big.Rat
-}
+type ratTAT struct{ tat, t *big.Rat }
 
 func newRatTAT(r *arith.Rule) *ratTAT {
-	t := big.NewRat(int64(r.Period), r.Units)
-	return &ratTAT{new(big.Rat), t, new(big.Rat).Mul(t, big.NewRat(r.Limit, 1))}
+	return &ratTAT{new(big.Rat), big.NewRat(int64(r.Period), r.Units)}
 }
 
 func (f *ratTAT) after(now, n int64) *big.Rat {
@@ -39,15 +35,6 @@ func (f *ratTAT) after(now, n int64) *big.Rat {
 		base = at
 	}
 	return new(big.Rat).Add(base, new(big.Rat).Mul(f.t, big.NewRat(n, 1)))
-}
-
-func (f *ratTAT) take(now, n int64) bool {
-	tat := f.after(now, n)
-	if new(big.Rat).Sub(tat, big.NewRat(now, 1)).Cmp(f.full) > 0 {
-		return false
-	}
-	f.tat = tat
-	return true
 }
 
 // take counts n units if they fit.
@@ -61,30 +48,6 @@ func take(s State, r *arith.Rule, now, n int64) bool {
 
 // add books units whether or not they fit.
 func (f *ratTAT) add(now, n int64) { f.tat = f.after(now, n) }
-
-func TestLeakyBucketAgainstRealNumbers(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	for run := range 300 {
-		units, per := 1+rng.Int64N(1000), time.Duration(1+rng.Int64N(int64(time.Hour)))
-		if run%5 == 0 {
-			units, per = 1+rng.Int64N(20_000_000), time.Second
-		}
-		r, err := limit.Funnel("x", 1+rng.Int64N(50), units, per)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f, ref := new(LeakyBucket), newRatTAT(arith.Of(r))
-		now, step := int64(0), int64(per)/units+2
-		for range 300 {
-			now += rng.Int64N(2 * step)
-			n := 1 + rng.Int64N(3)
-			want := ref.take(now, n)
-			if got := take(f, arith.Of(r), now, n); got != want {
-				t.Fatalf("run %d, %v, n=%d at %d: got %v, want %v", run, r, n, now, got, want)
-			}
-		}
-	}
-}
 
 // mergeRun plays one random history of several nodes that share a leaky bucket
 // through an authority which merges as the Lua script does, and hands the
@@ -139,35 +102,26 @@ func mergeRun(t *testing.T, seed uint64, nodes int, check func(r *arith.Rule, me
 	}
 }
 
-func TestMergeOfOneNodeIsExact(t *testing.T) {
-	checked := 0
-	for seed := range uint64(500) {
-		mergeRun(t, seed, 1, func(r *arith.Rule, merged, truth *big.Rat, _ int64) {
-			checked++
-			if merged.Cmp(truth) != 0 {
-				t.Fatalf("seed %d, %v: merged %v, true %v", seed, r, merged, truth)
-			}
-		})
-	}
-	if checked < 10_000 {
-		t.Fatalf("only %d comparisons", checked)
-	}
-}
-
+// What Redis makes of the reports of several nodes is never less than the truth, and more by an interval at most. What one
+// node reports is exact.
 func TestMergeNeverUnderCountsAndIsCloseToTheTruth(t *testing.T) {
-	checked := 0
-	for seed := range uint64(3000) {
-		mergeRun(t, seed, 2+int(seed%4), func(r *arith.Rule, merged, truth *big.Rat, interval int64) {
-			checked++
+	var checked [6]int
+	for seed := range uint64(2500) {
+		nodes := 1 + int(seed%5)
+		mergeRun(t, seed, nodes, func(r *arith.Rule, merged, truth *big.Rat, interval int64) {
+			checked[nodes]++
 			if merged.Cmp(truth) < 0 {
 				t.Fatalf("seed %d, %v: merged %v is below the true %v", seed, r, merged, truth)
 			}
+			if nodes == 1 {
+				interval = 0
+			}
 			if d := new(big.Rat).Sub(merged, truth); d.Cmp(big.NewRat(interval, 1)) > 0 {
-				t.Fatalf("seed %d, %v: merged exceeds the true TAT by %v ns, more than an interval of %d", seed, r, d, interval)
+				t.Fatalf("seed %d, %v, %d nodes: merged exceeds the true TAT by %v ns, more than an interval of %d", seed, r, nodes, d, interval)
 			}
 		})
 	}
-	if checked < 1000 {
+	if checked[1] < 10_000 || checked[2] < 500 {
 		t.Fatalf("only %d comparisons", checked)
 	}
 }

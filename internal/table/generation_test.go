@@ -11,30 +11,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// A node sets a window before it has heard of its authority's clock, and so goes by what
-// the answer shows of that. If it is lost it is told again, in the bucket that it is in.
-func TestSetByAnUnknownClockIsToldAgain(t *testing.T) {
-	const ahead = int64(5 * time.Second)
-	rule := limit.Must(limit.SlidingWindow("w", 100, 10*time.Second))
-	link := newTestLink()
-	table := newTable(t, Options{Link: link})
-	now := int64(table.clock.Now())
-	set := report.Bucket{ID: (now + ahead) / int64(arith.Of(rule).Width), Units: 80}
-	table.Renew("k", rule, now, report.Answer{State: report.State{Gen: 7, Born: 7, Buckets: []report.Bucket{set}}, At: now, ServerNow: now + ahead})
-	link.Part(1).SetOffset(ahead, 1)
-	reported := 0
-	link.Drain(func(k *counter.Counter, urgent bool) {
-		reported++
-		rep, ok := collect(k, now, queueOf(urgent))
-		if !ok || !rep.Restore || len(rep.Known.Buckets) != 1 || rep.Known.Buckets[0].ID != set.ID || rep.Known.Buckets[0].Units != set.Units {
-			t.Errorf("tells %+v again (%v, %v), want %+v", rep.Known.Buckets, ok, rep.Restore, set)
-		}
-	})
-	if reported != 1 {
-		t.Errorf("%d counters reported", reported)
-	}
-}
-
 // A counter that was made by a reset stays for as long as views from before it could
 // matter, whatever else comes; after that it goes like any other.
 func TestWitnessOfAResetStays(t *testing.T) {
