@@ -30,22 +30,6 @@ func TestPeekCreatesNothing(t *testing.T) {
 	table.group.Link.Drain(func(*counter.Counter, bool) { t.Error("the reconciler was told") })
 }
 
-func TestIdleCountersLeave(t *testing.T) {
-	table := newTable(t, Options{MaxKeys: 10})
-	rule := limit.Must(limit.Funnel("fast", 1, 1, time.Second))
-	flood(table, rule, "k", 1000)
-	settle(t, table)
-	if s := table.Stats(); s.Live < 900 {
-		t.Fatalf("exhausted keys did not stay: %+v", s)
-	}
-	table.clock.(*clock.Manual).Advance(2 * time.Second)
-	table.sweepForTest()
-	if s := table.Stats(); s.Live != 0 {
-		t.Errorf("idle keys did not leave: %+v", s)
-	}
-	check(t, table)
-}
-
 func TestRangeSeesEveryCounterThatStays(t *testing.T) {
 	const keys = 500
 	rule := limit.Must(limit.Funnel("stays", 1, 1, 24*time.Hour))
@@ -138,37 +122,4 @@ func TestTableDecidesLikeAMap(t *testing.T) {
 		}
 		check(t, table)
 	}
-}
-
-// Everything at once; the checks at the end are what counts.
-//
-// Faults 37, 39: everything at once, then the table's invariants.
-func TestTableStress(t *testing.T) {
-	rule := limit.Must(limit.Funnel("stress", 3, 1000, time.Second))
-	table := newTable(t, Options{MaxKeys: 100, slack: 512, Clock: clock.System{}})
-	var wg sync.WaitGroup
-	for g := range 8 {
-		wg.Go(func() {
-			rng := rand.New(rand.NewPCG(uint64(g), 2))
-			for i := range 20_000 {
-				key := fmt.Sprint(rng.IntN(2000))
-				now := int64(table.clock.Now())
-				switch rng.IntN(10) {
-				case 0:
-					table.Peek(table.clock, key, rule)
-				case 1:
-					table.takeAt(key, rule, rng.Int64N(3), now)
-				default:
-					table.Allow(key, rule, 1, now)
-				}
-				if i%5000 == 0 {
-					table.Range(func(c *counter.Counter) bool { return c.Key() != "" })
-					table.Stats()
-				}
-			}
-		})
-	}
-	wg.Wait()
-	settle(t, table)
-	check(t, table)
 }

@@ -2,7 +2,6 @@ package table
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -103,46 +102,6 @@ func TestNewKeyAdmitsExactlyItsLimitInAFlood(t *testing.T) {
 	check(t, table)
 }
 
-// With room for all keys in the index nothing is ever forgotten, so that counters which the
-// policy drops, however many, must not let a single unit through.
-//
-// Fault 37: evictions let nothing through.
-func TestEvictionsForgetNothing(t *testing.T) {
-	const keys = 2000
-	rule := slow(10)
-	table := newTable(t, Options{MaxKeys: 64, slack: 64 * keys})
-	var admitted [keys]atomic.Int64
-	var wg sync.WaitGroup
-	for g := range 8 {
-		wg.Go(func() {
-			rng := rand.New(rand.NewPCG(uint64(g), 1))
-			for i := range 20_000 {
-				if g == 0 && i%1000 == 0 {
-					settle(t, table)
-				}
-				k := int(float64(keys) * rng.Float64() * rng.Float64())
-				if ok, _ := table.Allow(fmt.Sprint("user", k), rule, 1, int64(table.clock.Now())); ok {
-					admitted[k].Add(1)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	for k := range admitted {
-		if got := admitted[k].Load(); got > 10 {
-			t.Errorf("user%d: admitted %d of 10", k, got)
-		}
-	}
-	s := table.Stats()
-	if s.Evictions == 0 {
-		t.Error("nothing was evicted: the test shows nothing")
-	}
-	if s.Forgotten+s.Overflow != 0 {
-		t.Errorf("%+v", s)
-	}
-	check(t, table)
-}
-
 // Promise 2: what was not reported is dropped only if there is no room, and then it is counted.
 //
 // Fault 37: units that are not reported are never lost without being counted.
@@ -207,29 +166,6 @@ func TestFloodDoesNotFreeAnExhaustedKey(t *testing.T) {
 			check(t, table)
 		})
 	}
-}
-
-// The worst junk: each key is exhausted by its first unit, and counts as much as the attacker's own.
-//
-// Faults 38, 39: junk that is used up.
-func TestFloodOfExhaustedKeys(t *testing.T) {
-	const maxKeys = 1000
-	rule, one := slow(10), limit.Must(limit.Funnel("one", 1, 1, 24*time.Hour))
-	table := newTable(t, Options{MaxKeys: maxKeys})
-	admit(table, "attacker", rule, 1, 100)
-	settle(t, table)
-	for i := range 16 { // half of the keys that are remembered
-		flood(table, one, fmt.Sprint("junk", i), maxKeys)
-	}
-	settle(t, table)
-	if admit(table, "attacker", rule, 1, 100) != 0 {
-		t.Error("free after the flood")
-	}
-	s := table.Stats()
-	if s.Live > s.Room || s.Remembered > s.RememberedRoom || s.Overflow > 0 || s.Forgotten == 0 {
-		t.Errorf("%+v", s)
-	}
-	check(t, table)
 }
 
 func heap() int64 {
