@@ -1,7 +1,6 @@
 package algorithm
 
 import (
-	"math"
 	"math/bits"
 	"math/rand/v2"
 	"testing"
@@ -181,33 +180,6 @@ func TestTraceOfLargeLimits(t *testing.T) {
 		}
 		if mean, most := sum/runs, 5*0.5/141.0; mean < -most || mean > most { // √20,000 = 141
 			t.Errorf("%v: %.4f steps more on average, at most %.4f", rule, mean, most)
-		}
-	}
-}
-
-// A key that leaves and comes back after each unit has its limit.
-//
-// Fault 106: a key that leaves again and again.
-func TestTraceAfterEachUnit(t *testing.T) {
-	for _, lim := range []int64{1, 10, 15, 16, 20, 100, 255, 256, 1000, 8191, 10_000} {
-		rule := limittest.WindowRule(t, lim, time.Hour, 10)
-		r, now := arith.Of(rule), limittest.Start.UnixNano()
-		for range limittest.Cases(20, 3) {
-			s, n := newState(rule, now, 0), int64(0)
-			for ; n < 2*lim && s.Fits(r, now, 1); n++ {
-				s.Book(r, now, 1, 1, 1)
-				next := newState(rule, now, 0)
-				next.Resume(r, now, s.Trace(r, now, 1))
-				s = next
-			}
-			// From 8,192 units on a random walk in steps of four units, five deviations.
-			most := int64(0)
-			if lim > 8191 {
-				most = int64(5 * 0.5 * 4 * math.Sqrt(float64(lim-8191)))
-			}
-			if n < lim-most || n > lim+most {
-				t.Errorf("%v: %d units were admitted, ± %d", rule, n, most)
-			}
 		}
 	}
 }

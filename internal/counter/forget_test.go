@@ -28,29 +28,10 @@ func TestDrainedFunnelIsNotPinned(t *testing.T) {
 	}
 }
 
-// The authority may hold what a limit allowed before it was lowered. Units that came then are
-// on top of that, and are kept for as long as that takes to leak.
+// The authority may hold what a limit allowed before it was lowered. Units that came then are on top of that, and are
+// kept for as long as that takes to leak: until they are booked, and no longer.
 //
 // Fault 47: units of before are not dropped by the limit of now.
-func TestLoweredLimitKeepsUnits(t *testing.T) {
-	was := funnelRule(t, 10, 10, time.Second)
-	for _, lower := range []int64{0, 1} {
-		is, link, now := funnelRule(t, lower, 10, time.Second), newTestLink(), int64(1e15)
-		c := NewAlone("k", was, link, now)
-		c.allow(now, 5, was)
-		link.SetMode(1, true)
-		c.allow(now, 0, is)
-		empty := now + int64(500*time.Millisecond)
-		wantRetention(t, c, empty+int64(time.Second), Unreported)
-		after := empty + int64(time.Second) + 1
-		d, gone := c.Drop(Used, after)
-		if !gone || d.Retention != Idle || link.Expired.Load() != 5 {
-			t.Errorf("limit %d: dropped %v %+v, %d units expired", lower, gone, d, link.Expired.Load())
-		}
-	}
-}
-
-// The limit of before matters until the units that came under it are booked, and no longer.
 func TestLimitOfBeforeEnds(t *testing.T) {
 	was, is := funnelRule(t, 10, 10, time.Second), funnelRule(t, 1, 10, time.Second)
 	for _, booked := range []bool{false, true} {

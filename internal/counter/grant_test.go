@@ -48,57 +48,6 @@ func answer(t *testing.T, c *Counter, now int64, level arith.Span) {
 	c.Settle(now, report.Answer{Rule: rep.Rule, At: now, ServerNow: now, State: report.State{Level: level, Buckets: rep.Buckets}})
 }
 
-// A lease has as many units as a word has room for. A check for more than are left of it
-// asks the counter, which grants again.
-func TestExhaustedLeaseFallsBack(t *testing.T) {
-	c := NewAlone("k", fast, nil, grantAt)
-	c.Check(grantAt, 1, fast)
-	if n := drainLease(c, fast, grantAt); n != leaseMost {
-		t.Errorf("%d units by a lease, want %d", n, leaseMost)
-	}
-	c.Check(grantAt, 1, fast)
-	if v := byLease(c, fast, leaseMost-3, grantAt); v != Admitted {
-		t.Fatalf("%v for all but 3 units", v)
-	}
-	word := c.entry.word.Load()
-	if v := byLease(c, fast, 4, grantAt); v != Unanswered || c.entry.word.Load() != word {
-		t.Errorf("%v for more units than are left", v)
-	}
-	if v := byLease(c, fast, 3, grantAt); v != Admitted || unitsOf(c.entry.word.Load()) != 0 {
-		t.Errorf("%v for what is left", v)
-	}
-	if res, _ := c.peek(grantAt, 1, fast); res.Remaining != fast.Limit()-2-2*leaseMost {
-		t.Errorf("%d units remain", res.Remaining)
-	}
-}
-
-// A shared counter is not on lease for the unit that makes its report urgent: the check
-// that takes it wakes the reconciler.
-func TestUrgentUnitIsNotOnLease(t *testing.T) {
-	for _, r := range []*limit.Rule{slow(100), windowRule(t, 100, time.Hour, 10)} {
-		for _, first := range []int64{1, 7} {
-			c, link := newShared(r)
-			c.Check(grantAt, first, r)
-			if n, want := drainLease(c, r, grantAt), int64(c.urgentAt)-1-first; n != want {
-				t.Errorf("%v: %d units on lease after %d, want %d", r, n, first, want)
-			}
-			if len(link.urgent) > 0 {
-				t.Errorf("%v: urgent too early", r)
-			}
-			c.Check(grantAt, 1, r)
-			urgent := len(link.urgent)
-			link.urgent = nil
-			if urgent != 1 || c.Unsynced() != int64(c.urgentAt) {
-				t.Errorf("%v: urgent %d times with %d units of %d", r, urgent, c.Unsynced(), c.urgentAt)
-			}
-			// It is reported once, and is no reason to grant nothing until the reconciler comes.
-			if byLease(c, r, 1, grantAt) != Admitted {
-				t.Errorf("%v: no lease while an urgent report is on its way", r)
-			}
-		}
-	}
-}
-
 // A counter that waits in the urgent queue enters it again each time its pending units have doubled, a
 // few times at most. The unit that makes it do so is not on lease.
 //
@@ -267,33 +216,6 @@ func TestLooksMakeNoLeases(t *testing.T) {
 	}
 }
 
-// A key that was put aside goes by a multiplier of its own, which no epoch ends.
-func TestQuarantinedGrantsNothing(t *testing.T) {
-	r := slow(100)
-	c, link := newShared(r)
-	c.Check(grantAt, 1, r)
-	link.Drain(func(c *Counter, urgent bool) { c.Collect(grantAt, queueOf(urgent)) })
-	c.Quarantine(grantAt, false)
-	for range 3 {
-		c.Check(grantAt, 1, r)
-		if v := byLease(c, r, 1, grantAt); v != Unanswered {
-			t.Fatalf("%v of a key that was put aside", v)
-		}
-	}
-	c.Requeue()
-	link.SetMode(1, true) // as it is multiplied itself
-	c.Check(grantAt, 1, r)
-	if v := byLease(c, r, 1, grantAt); v != Unanswered {
-		t.Errorf("%v of a key that was put aside, in an outage", v)
-	}
-	link.SetMode(1, false)
-	answer(t, c, grantAt, arith.Of(r).Cost(5))
-	c.Check(grantAt, 1, r)
-	if v := byLease(c, r, 1, grantAt); v != Admitted {
-		t.Errorf("%v of a key that is well again", v)
-	}
-}
-
 // A leaky bucket that holds what others have admitted grants as any other. What it then has
 // pending is no more than the units that it was asked for would be if they had come last.
 func TestSharedFunnelGrants(t *testing.T) {
@@ -375,40 +297,6 @@ func TestLeasesEndWithTheClock(t *testing.T) {
 		t.Errorf("%d units unsynced, want 4", n)
 	}
 }
-
-// Two words of two leases differ, though nothing else does: a check that has read the first
-// does not swap the second.
-func TestLeasesHaveGenerations(t *testing.T) {
-	c := NewAlone("k", fast, nil, grantAt)
-	c.Check(grantAt, 1, fast)
-	seen := map[uint64]bool{}
-	for range generationMask + 1 {
-		w := c.entry.word.Load()
-		if seen[w] || unitsOf(w) != leaseMost {
-			t.Fatalf("the word %x, of %d units, again", w, unitsOf(w))
-		}
-		seen[w] = true
-		c.lock(grantAt)
-		c.unlock()
-	}
-}
-
-// A debt that has no room in a word is not granted on: it would wrap, and look empty.
-func TestNoLeaseOfADebt(t *testing.T) {
-	r := funnelRule(t, 1000, 4, time.Nanosecond) // 4 ticks a ns
-	c := NewAlone("k", r, nil, grantAt)
-	c.Check(grantAt, 1, r)
-	c.lock(grantAt)
-	c.leaky().View.NS += 1 << wordTimeBits
-	c.unlock()
-	for n := int64(1); n < 100; n++ {
-		if ok, _, leased, _ := c.Allow(grantAt, n, r); ok {
-			t.Fatalf("%d units admitted on a debt, by a lease: %v", n, leased)
-		}
-	}
-}
-
-const wordTimeBits = 64 - wordTime
 
 func queueOf(urgent bool) Queue {
 	if urgent {

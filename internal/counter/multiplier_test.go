@@ -108,40 +108,6 @@ func TestCappedMultiplierIsForgotten(t *testing.T) {
 	}
 }
 
-// A key is checked by two plans in turns. A request that is larger than the node's share counts
-// as no more than the larger limit, however often the limit is lowered and raised: when that has
-// leaked, the next request is admitted.
-//
-// Fault 47: a limit is raised in an outage, again and again.
-func TestAlternatingPlansCountACappedRequestOnce(t *testing.T) {
-	const small, large = 2, 7
-	plan := func(l int64) *limit.Rule { return funnelRule(t, l, 1, time.Second) }
-	for name, c := range map[string]struct {
-		first, n int64 // the limit that admits the request, and its size
-	}{
-		"raised":             {small, 2},
-		"lowered and raised": {large, 3},
-	} {
-		now := int64(1e15)
-		k := NewAlone("k", plan(small), newTestLink(), now)
-		k.link().SetMode(4, true)
-		if res, _ := k.Take(now, c.n, plan(c.first)); !res.Allowed {
-			t.Fatalf("%s: the request is refused", name)
-		}
-		end := now + large*int64(time.Second)
-		for ; now < end; now += int64(time.Second) / 4 {
-			k.peek(now, 1, plan(small))
-			res, _ := k.peek(now, 1, plan(large))
-			if at := now + int64(res.ResetAfter); at != end {
-				t.Fatalf("%s: the bucket is empty %v after it should be", name, time.Duration(at-end))
-			}
-		}
-		if res, _ := k.Take(now, c.n, plan(large)); !res.Allowed {
-			t.Errorf("%s: when all has leaked the next request is refused", name)
-		}
-	}
-}
-
 // The limit is lowered, and more nodes are known of: that caps what a large request counts as at
 // the lower limit. When the limit is raised again the request counts up to that.
 func TestCappedRequestCountsAgainAfterALowerLimit(t *testing.T) {
@@ -170,6 +136,7 @@ func (list cappedRequests) until(multiplier int64) (end int64) {
 	return end
 }
 
+// Fault 47: a limit is raised in an outage, again and again.
 func TestCappedRequestsAgainstTheModel(t *testing.T) {
 	for seed := range uint64(500) {
 		rng, now, list := rand.New(rand.NewPCG(seed, 3)), int64(1e15), cappedRequests{}

@@ -50,17 +50,3 @@ func TestUrgentQueueOrder(t *testing.T) {
 		t.Error("an empty queue keeps its memory")
 	}
 }
-
-// Each counter is in the queue once, however often its report is moved forward.
-func TestUrgentQueueIsBounded(t *testing.T) {
-	var q urgentQueue
-	keys := make([]counter.Counter, 1000)
-	for n := range int64(50) {
-		for i := range keys {
-			q.put(&keys[i], counter.Urgency{Pending: n + int64(i), At: 1}, n, n-1, false)
-		}
-	}
-	if q.len() != len(keys) || len(q.of) != len(keys) {
-		t.Errorf("%d and %d entries for %d counters", q.len(), len(q.of), len(keys))
-	}
-}

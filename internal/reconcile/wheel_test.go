@@ -139,13 +139,3 @@ func TestWheelAll(t *testing.T) {
 		}
 	}
 }
-
-// after is the tick that follows, also of times between ticks and before the first.
-func TestWheelAfter(t *testing.T) {
-	w := newWheel(10, 30, 7)
-	for _, c := range [][2]int64{{7, 17}, {8, 17}, {16, 17}, {17, 27}, {1_000_000, 1_000_007}, {1_000_007, 1_000_017}} {
-		if got := w.after(c[0]); got != c[1] {
-			t.Errorf("the tick after %d is at %d, want %d", c[0], got, c[1])
-		}
-	}
-}

@@ -217,20 +217,6 @@ func TestOtherRowOfAPair(t *testing.T) {
 	check(t, table)
 }
 
-// A shard that has many keys has more entries at once, also after Close.
-func TestCrowdedShardsGrow(t *testing.T) {
-	table := newTable(t, Options{MaxKeys: 10_000})
-	table.Close()
-	flood(table, slow(10), "k", 8000)
-	for i := range table.index.shards {
-		sh := &table.index.shards[i]
-		if n := len(sh.rows.Load().entries); sh.rowsLocked()*rowSize > n || n > sh.live*4 {
-			t.Errorf("%d entries for %d counters", n, sh.live)
-		}
-	}
-	check(t, table)
-}
-
 // Checks go on while their shards grow, and no unit is lost or admitted twice.
 func TestGrowthDuringChecks(t *testing.T) {
 	table := newTable(t, Options{MaxKeys: 1000, Clock: clock.System{}})
@@ -353,23 +339,6 @@ func TestAdmittedDuringChecks(t *testing.T) {
 	}
 	settle(t, table)
 	check(t, table)
-}
-
-// Peek by a lease tells what the counter would, and takes nothing.
-func TestPeekByLease(t *testing.T) {
-	table := newTable(t, Options{})
-	rule, now := funnelRule(t, 10, 1, time.Second), int64(table.clock.Now())
-	ref := counter.New("k", rule, 0, new(counter.Group), now)
-	for i := range 10 {
-		table.Allow("k", rule, 1, now)
-		ref.Check(now, 1, rule)
-		before := word(table.lookUp("k", rule).Entry())
-		got := table.Peek(at(now), "k", rule)
-		if want, _ := ref.Ask(now, 1, rule, false); got != want || i < 9 && word(table.lookUp("k", rule).Entry()) != before {
-			t.Errorf("after %d units: %+v, want %+v", i+1, got, want)
-		}
-		now += 1e8
-	}
 }
 
 // Two shards that share a line of the cache would be slow for two processors.

@@ -77,14 +77,15 @@ type ident struct {
 	name, key string
 }
 
-func (m model) take(key string, rule *limit.Rule, n, now int64) limit.Result {
+// ask asks for n units, and counts them or only looks.
+func (m model) ask(key string, rule *limit.Rule, n, now int64, take bool) limit.Result {
 	id := ident{alg: rule.Algorithm(), name: rule.Name(), key: key}
 	c := m[id]
 	if c == nil {
 		c = counter.New(key, rule, 0, new(counter.Group), now)
 		m[id] = c
 	}
-	res, _ := c.Ask(now, n, rule, true)
+	res, _ := c.Ask(now, n, rule, take)
 	return res
 }
 
@@ -112,9 +113,12 @@ func TestTableDecidesLikeAMap(t *testing.T) {
 			now += rng.Int64N(int64(20 * time.Millisecond))
 			table.clock.(*clock.Manual).Set(time.Unix(0, now))
 			key, rule, n := fmt.Sprint(rng.IntN(100)), rules[rng.IntN(len(rules))], rng.Int64N(4)
-			want := ref.take(key, rule, n, now)
+			want := ref.ask(key, rule, n, now, true)
 			if got := table.takeAt(key, rule, n, now); got != want {
 				t.Fatalf("seed %d, MaxKeys %d, step %d: %q %v %d at %d: got %+v, want %+v", seed, maxKeys, i, key, rule, n, now, got, want)
+			}
+			if got, want := table.Peek(at(now), key, rule), ref.ask(key, rule, 1, now, false); got != want {
+				t.Fatalf("seed %d, MaxKeys %d, step %d: a look at %q %v: got %+v, want %+v", seed, maxKeys, i, key, rule, got, want)
 			}
 			if i%1000 == 0 {
 				table.sweepForTest()
