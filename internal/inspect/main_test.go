@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(
 
 var ctx = context.Background()
 
-// pace bounds how far a real server's clock goes on between two calls of a test.
+// pace is how long an exchange may take on a busy machine.
 const pace = 10 * time.Second
 
 // backend is one of the two Redises, with what counts there and what looks at it.
