@@ -74,45 +74,6 @@ func TestInvalidQuestions(t *testing.T) {
 	}
 }
 
-// Keys are bytes: nothing in them means anything, and no two are alike.
-//
-// Fault 49: keys are bytes.
-func TestStrangeKeys(t *testing.T) {
-	l := newLimiter(t, Options{})
-	keys := []string{"", "\x00", "\x00\x00", "a\r\nb", "\xff\xfe", "👾", "{", "}", "}{", "(overflow)", strings.Repeat("x", 1<<20), strings.Repeat("x", 1<<20) + "y"}
-	for _, rule := range everyRule(t, 2) {
-		for _, k := range keys {
-			for i := range 4 {
-				if got := l.Allow(k, rule); got != (i < 2) {
-					t.Errorf("%v: %.20q: call %d: %v", rule, k, i, got)
-				}
-			}
-		}
-	}
-}
-
-// Rules are told apart by name and algorithm, whatever the key.
-func TestRuleIsANamespace(t *testing.T) {
-	l := newLimiter(t, Options{})
-	var rules []*limit.Rule
-	for _, name := range []string{"a", "a:b", "ab"} {
-		rules = append(rules, limit.Must(limit.Funnel(name, 3, 1, time.Hour)), limit.Must(limit.FixedWindow(name, 3, time.Hour)))
-	}
-	for _, rule := range rules {
-		for _, key := range []string{"b:c", "c", "bc", ":c", ":bc"} {
-			for i := range 6 {
-				if got := l.Allow(key, rule); got != (i < 3) {
-					t.Errorf("%v, %q, call %d: %v", rule, key, i, got)
-				}
-			}
-		}
-	}
-	// The same name with another limit is the same counter.
-	if res := l.Take("c", limit.Must(limit.Funnel("a", 5, 1, time.Hour)), 1); !res.Allowed || res.Remaining != 1 {
-		t.Errorf("raised limit: %+v", res)
-	}
-}
-
 // Without a number there is room for as many keys as the doc says.
 func TestDefaultMaxKeys(t *testing.T) {
 	if room := newLimiter(t, Options{}).Stats().Room; room != DefaultMaxKeys*5/4 {

@@ -341,36 +341,20 @@ func TestBookedBeforeItBroke(t *testing.T) {
 // A caller who waits for what was handed back is woken when the exchange ends, whatever it says.
 func TestAwaitReturns(t *testing.T) {
 	for _, r := range smallRules(t) {
-		k := NewAlone("k", r, hearing(t), noon)
-		k.report(t, noon, 5, nil)
-		if k.AwaitReturns(noon) != nil {
-			t.Fatalf("%v: waits although nothing was handed back", r)
-		}
-		for name, end := range map[string]func(){
-			"an answer":  func() { k.answered(noon+ms, 4, nil) },
-			"quarantine": func() { k.Quarantine(noon+ms, false) },
-			"it is gone": func() { k.answered(noon+ms, 4, nil); k.Drop(Kept, noon+ms) },
+		for name, end := range map[string]func(k *Counter){
+			"an answer":  func(k *Counter) { k.answered(noon+ms, 4, nil) },
+			"quarantine": func(k *Counter) { k.Quarantine(noon+ms, false) },
+			"it is gone": func(k *Counter) { k.answered(noon+ms, 4, nil); k.Drop(Kept, noon+ms) },
 		} {
-			if k.dead {
-				k = NewAlone("k", r, hearing(t), noon)
-				k.report(t, noon, 5, nil)
-			}
-			k.Refund(noon, 1, r)
-			if k.is(quarantined) {
-				k.Requeue()
-				k.Collect(noon, Normal)
-				k.answered(noon, 5, nil)
-			}
-			k.Refund(noon, 1, r)
+			k := NewAlone("k", r, hearing(t), noon)
+			k.report(t, noon, 5, nil)
+			none := k.AwaitReturns(noon)
+			k.Refund(noon, 2, r)
 			ended := k.AwaitReturns(noon)
-			if ended == nil {
-				t.Errorf("%v, %s: does not wait", r, name)
-				continue
+			if _, ok := k.collect(noon, Urgent); none != nil || ended == nil || !ok {
+				t.Fatalf("%v, %s: waits for nothing: %v, for what was handed back: %v, it is urgent: %v", r, name, none != nil, ended != nil, ok)
 			}
-			if _, ok := k.collect(noon, Urgent); !ok {
-				t.Errorf("%v, %s: the report is not urgent", r, name)
-			}
-			end()
+			end(k)
 			select {
 			case <-ended:
 			default:

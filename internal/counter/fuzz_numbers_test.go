@@ -91,7 +91,14 @@ func playNumbers(t *testing.T, r *limit.Rule, asks []byte) {
 			return // 2116, or so much later that it wraps
 		}
 		if n < 0 {
-			continue // limiters refuse it before it comes here; see TestExtremeN
+			continue // limiters refuse it before it comes here
+		}
+		if asks[1]%2 == 0 { // by a lease, if there is one
+			want := m.Take(now, n)
+			if yes, _, leased, ok := c.Allow(now, n, r); !ok || yes != want {
+				t.Fatalf("%v, n = %d, by a lease %v: %v, want %v", r, n, leased, yes, want)
+			}
+			continue
 		}
 		want := m.Take(now, n)
 		res, ok := c.take(now, n, r)
@@ -108,7 +115,7 @@ func playNumbers(t *testing.T, r *limit.Rule, asks []byte) {
 		if wait := int64(res.RetryAfter); !want && n <= r.Limit() && asks[1]%3 == 0 && wait < math.MaxInt64/2-now {
 			for _, step := range []int64{wait - 1, 1} { // refused until then, and admitted then
 				now += step
-				if yes, _, _ := c.allow(now, n, r); yes != m.Take(now, n) {
+				if yes, _, _, _ := c.Allow(now, n, r); yes != m.Take(now, n) {
 					t.Fatalf("%v, n = %d after a wait of %d: %v", r, n, wait, yes)
 				}
 			}

@@ -238,39 +238,6 @@ func refusalEnds(t *testing.T, r *limit.Rule, link *Link, most time.Duration) {
 	}
 }
 
-// A limit of 0 refuses any number of units, also one whose cost has no room.
-func TestNoLeaseOfNothing(t *testing.T) {
-	now := int64(1e12)
-	for _, per := range []time.Duration{time.Second, 24 * time.Hour, 365 * 24 * time.Hour} {
-		r := funnelRule(t, 0, 1, per)
-		c := NewAlone("k", r, nil, now)
-		for n := int64(5000); n > 0; n-- {
-			if ok, _, leased, _ := c.Allow(now, n, r); ok {
-				t.Fatalf("%v: admits %d units, by a lease: %v", r, n, leased)
-			}
-		}
-	}
-}
-
-// A check that was interrupted after it had read the clock takes nothing back of what has
-// been counted since.
-func TestLeasesOfThePast(t *testing.T) {
-	r, now := funnelRule(t, 5, 1, time.Second), int64(1e12)
-	c := NewAlone("k", r, nil, now)
-	c.Check(now, 1, r)
-	later := now + int64(100*time.Second)
-	for range 5 {
-		if byLease(c, r, 1, later) != Admitted {
-			t.Fatal("no lease")
-		}
-	}
-	for _, at := range []int64{later, later - int64(time.Second), now, now - int64(time.Hour), -1} {
-		if v := byLease(c, r, 1, at); v != Unanswered {
-			t.Errorf("%v %v before the last check, of a full funnel", v, time.Duration(later-at))
-		}
-	}
-}
-
 // A lease ends, and is not for times from before it nor for other rules, sources and epochs.
 func TestLeasesAreForSome(t *testing.T) {
 	r, now := funnelRule(t, 5, 3, time.Second), int64(1e12)

@@ -57,24 +57,3 @@ func TestNoLeaseWithoutRoom(t *testing.T) {
 		t.Error("a lease at a time without room")
 	}
 }
-
-// A key that has been asked for long goes on refusing without its counter.
-func TestRefusalsOfOldLeases(t *testing.T) {
-	r, now := quota(t), int64(1e12)
-	c := NewAlone("k", r, nil, now)
-	c.Check(now, r.Limit(), r)
-	for range 20 {
-		c.Check(now, 1, r)
-		if v := byLease(c, r, 1, now); v != Refused {
-			t.Fatalf("%v after %v", v, time.Duration(now-1e12))
-		}
-		now += int64(r.Period()) / r.Limit() // a unit leaks
-		if ok, _, _, _ := c.Allow(now, 1, r); !ok {
-			t.Fatal("refused")
-		}
-		for range 23 {
-			now += int64(r.Period()) / r.Limit()
-			c.Check(now, 1, r)
-		}
-	}
-}

@@ -24,16 +24,6 @@ func TestFairShareDebtIsBounded(t *testing.T) {
 	if res, _ := c.take(now, 1, r); res.Allowed || res.RetryAfter > time.Second {
 		t.Errorf("50 nodes, 100 units unreported: %+v, want a retry within a drain", res)
 	}
-	got := 0
-	for range 5000 {
-		now += int64(time.Millisecond)
-		if ok, _, _ := c.allow(now, 1, r); ok {
-			got++
-		}
-	}
-	if got < 5 || got > 11 {
-		t.Errorf("%d admitted in 5 s, a 50th of 100/s and what fits is 5 to 11", got)
-	}
 }
 
 // Units that another shape of the rule has no place for are expired, not lost.

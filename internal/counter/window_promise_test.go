@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/limittest"
 	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -61,46 +60,6 @@ func TestWindowHoldsItsLimit(t *testing.T) {
 			if log := offer(r, load); log.Most > limittest.Bound(r) {
 				t.Errorf("%v in %d buckets, seed %d: %d units in one window, at most %d are promised", r, r.Buckets(), seed, log.Most, limittest.Bound(r))
 			}
-		}
-	}
-}
-
-// Nor with one that was looked for: a load is changed at random, and the change is kept if
-// more were admitted in a window.
-func TestWindowHoldsItsLimitAgainstASearch(t *testing.T) {
-	for _, r := range windowRules(t, []int64{2, 5, 20}, []int64{1, 2, 5, 10}) {
-		rng := rand.New(rand.NewPCG(uint64(r.Limit()), uint64(r.Buckets())))
-		gaps := make([]int64, 14)
-		for i := range gaps {
-			gaps[i] = rng.Int64N(limittest.Window(r)) / (1 + rng.Int64N(20))
-		}
-		try := func() int64 {
-			load, at := []limittest.Ask{}, start.UnixNano()
-			for _, gap := range gaps {
-				at += gap
-				load = append(load, limittest.Ask{At: at, N: 1 + (gap%997)*r.Limit()/996})
-			}
-			return offer(r, load).Most
-		}
-		best := try()
-		for range 1500 {
-			i := rng.IntN(len(gaps))
-			was := gaps[i]
-			if gaps[i] += rng.Int64N(2*int64(arith.Of(r).Width)+1) - int64(arith.Of(r).Width); rng.IntN(3) == 0 {
-				gaps[i] = rng.Int64N(limittest.Window(r))
-			}
-			gaps[i] = max(gaps[i], 0)
-			if now := try(); now < best {
-				gaps[i] = was
-			} else {
-				best = now
-			}
-		}
-		if best > limittest.Bound(r) {
-			t.Errorf("%v in %d buckets: %d units in one window, at most %d are promised; gaps %d", r, r.Buckets(), best, limittest.Bound(r), gaps)
-		}
-		if best <= r.Limit() {
-			t.Errorf("%v in %d buckets: no more than the limit was found: the search is too tame", r, r.Buckets())
 		}
 	}
 }
@@ -255,18 +214,6 @@ func TestLostUnitsDoNotLeaveEarly(t *testing.T) {
 		}
 		if ok, _, _ := k.allow(all, 100, r); !ok {
 			t.Errorf("%s: not the whole limit again when the last unit is a window old", name)
-		}
-	}
-}
-
-// A window knows when its last unit came, also if all of them are in one bucket.
-func TestWindowKeepsItsLastUnit(t *testing.T) {
-	r, now := windowRule(t, 10, 10*time.Second, 10), start.UnixNano()+int64(700*time.Millisecond)
-	c := NewAlone("k", r, nil, now)
-	c.allow(now, 10, r)
-	for _, later := range []time.Duration{10*time.Second - 1, 10 * time.Second} {
-		if ok, _, _ := c.allow(now+int64(later), 10, r); ok != (later == 10*time.Second) {
-			t.Errorf("all of it again after %v: %v", later, ok)
 		}
 	}
 }

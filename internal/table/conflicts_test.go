@@ -74,23 +74,6 @@ func TestConflicts(t *testing.T) {
 	}
 }
 
-// A key that is busy under one algorithm and then asked under another is a conflict also
-// if the other one was first seen with another key.
-func TestConflictOfAlgorithmsOnOtherKeys(t *testing.T) {
-	table, told := conflictsOf(t)
-	funnel, window := limit.Must(limit.Funnel("api", 1_000_000, 1, time.Second)), limit.Must(limit.SlidingWindow("api", 1_000_000, time.Second))
-	ask := ways(table)["Allow"]
-	for range 2000 {
-		ask("busy", funnel)
-	}
-	ask("other", window)
-	ask("busy", window)
-	ask("busy", funnel)
-	if n := table.Stats().Conflicts; n != 1 || len(*told) != 1 {
-		t.Errorf("%d conflicts, told of %v", n, *told)
-	}
-}
-
 // Plans, dry runs, names of their own and changes for good are no conflicts.
 func TestNoConflicts(t *testing.T) {
 	table, told := conflictsOf(t)
