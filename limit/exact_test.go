@@ -23,8 +23,8 @@ func TestExactRule(t *testing.T) {
 	if text := e.String(); text != r.String()+" (exact)" || strings.Contains(r.String(), "exact") {
 		t.Errorf("%q of %q", text, r)
 	}
-	if none := (*limit.Rule)(nil); none.IsExact() || none.Exact() != nil || new(limit.Rule).Exact() != nil {
-		t.Error("an invalid rule is exact")
+	if none := (*limit.Rule)(nil); none.IsExact() || none.Exact() != nil || new(limit.Rule).Exact() != nil || none.DryRun() != nil || new(limit.Rule).DryRun() != nil {
+		t.Error("an invalid rule is exact, or a dry run")
 	}
 	all := limit.Must(limit.Combine("all", limit.Must(limit.FixedWindow("day", 10, time.Hour)), e))
 	if !all.IsExact() || strings.Count(all.String(), "exact") != 1 {

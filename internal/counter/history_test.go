@@ -245,3 +245,25 @@ func TestBookingsFromBeforeAReset(t *testing.T) {
 		}
 	}
 }
+
+// A booking ahead lasts longer if the rule becomes slower. A reset makes it void all the same.
+func TestBookingsOfAFasterRuleFromBeforeAReset(t *testing.T) {
+	fast, slow, now := funnelRule(t, 10, 10, 10*time.Second), funnelRule(t, 10, 10, 100*time.Second), int64(1e17)
+	c := NewAlone("k", fast, nil, now)
+	var b *Booking
+	for range 5 {
+		_, b, _ = c.Reserve(now, 10, fast, Terms{MaxDelay: int64(time.Minute)})
+	}
+	c.Set(now, 0, slow)
+	for range 3 {
+		now += int64(100 * time.Second)
+		c.Check(now, 0, slow)
+	}
+	if c.history != nil {
+		t.Errorf("history %+v", c.past())
+	}
+	c.Take(now, 5, slow)
+	if back, _, _ := c.Cancel(now, slow, b); back != 0 || c.peeked(now, slow) != 5 {
+		t.Errorf("%d handed back, %d remain", back, c.peeked(now, slow))
+	}
+}
