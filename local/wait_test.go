@@ -186,25 +186,6 @@ func TestWaitCanceled(t *testing.T) {
 		if at := began.Add(took - time.Millisecond).UnixNano(); took > 2*time.Second || ref.Room(at) > 0 {
 			t.Errorf("third served after %v", took)
 		}
-		ref.Add(time.Now().UnixNano(), 1)
-		for range 30 {
-			time.Sleep(70 * time.Millisecond)
-			if left, want := l.Take("k", r, 0).Remaining, max(ref.Room(time.Now().UnixNano()), 0); left != want {
-				t.Fatalf("after %v %d remain, want %d", time.Since(began), left, want)
-			}
-		}
-		// Nobody is left for whom anything is kept.
-		time.Sleep(3 * time.Second)
-		l.Take("k", r, 10)
-		alone, stop := context.WithTimeout(bg, 10*time.Second)
-		time.AfterFunc(time.Millisecond, stop)
-		if err := l.WaitN(alone, "k", r, 10); !errors.Is(err, context.Canceled) {
-			t.Errorf("alone: %v", err)
-		}
-		time.Sleep(3 * time.Second)
-		if left := l.Peek("k", r).Remaining; left != 10 {
-			t.Errorf("%d remain when all have gone", left)
-		}
 	})
 }
 

@@ -63,9 +63,7 @@ func TestLinger(t *testing.T) {
 func (c *Counter) answeredAgain(t *testing.T, now, used int64) Outcome {
 	t.Helper()
 	c.Refresh()
-	if !c.Collect(now, Normal) {
-		t.Fatal("asks nothing")
-	}
+	c.asks(t, now)
 	return c.answered(now, used, nil)
 }
 

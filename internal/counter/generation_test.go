@@ -59,9 +59,7 @@ func TestAnswerOfAnotherGeneration(t *testing.T) {
 			k := NewAlone("k", r, link, now)
 			for i, v := range []version{c.known, c.answered} {
 				k.Refresh()
-				if !k.Collect(now, Normal) {
-					t.Fatal("nothing to ask")
-				}
+				k.asks(t, now)
 				k.Settle(now, v.answer(r, now))
 				if i == 0 && k.is(restoring) {
 					t.Errorf("%v, %s: the first answer is a loss", r, name)
@@ -105,9 +103,7 @@ func TestFlightFromBeforeASet(t *testing.T) {
 		link.Part(1).SetOffset(0, 1)
 		k := NewAlone("k", r, link, now)
 		k.Refresh()
-		if !k.Collect(now, Normal) {
-			t.Fatal("nothing to ask")
-		}
+		k.asks(t, now)
 		k.Settle(now, version{5, 5, 0}.answer(r, now))
 		if _, ok := k.Take(now, 2, r); !ok {
 			t.Fatal("a counter died")
@@ -136,9 +132,7 @@ func TestUnitsAheadAreNotReportedElsewhere(t *testing.T) {
 		link.Part(1).SetOffset(0, 1)
 		k := NewAlone("k", r, link, now)
 		k.Take(now, 1, r)
-		if !k.Collect(now, Normal) {
-			t.Fatal("nothing to ask")
-		}
+		k.asks(t, now)
 		// Our clock has been set back by two buckets, and the offset is from before.
 		ahead := now + 2*int64(arith.Of(r).Width)
 		theirs := []report.Bucket{{ID: ahead / int64(arith.Of(r).Width), Units: 40}}

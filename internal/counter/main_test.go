@@ -46,6 +46,14 @@ func (c *Counter) collect(now int64, from Queue) (rep report.Report, ok bool) {
 	return rep, ok
 }
 
+// asks begins an exchange of a counter that is due.
+func (c *Counter) asks(t *testing.T, now int64) {
+	t.Helper()
+	if !c.Collect(now, Normal) {
+		t.Fatalf("%v: nothing to report", c.Rule())
+	}
+}
+
 // resend returns the report of what is in flight.
 func (c *Counter) resend(now int64, restore bool) (rep report.Report) {
 	c.Report(now, restore, &rep)

@@ -113,9 +113,7 @@ func TestLateAnswerFromBeforeTheClockWasSetBack(t *testing.T) {
 	c := NewAlone("k", r, link, now)
 	settle := func(server, units int64) {
 		c.Refresh()
-		if !c.Collect(now, Normal) {
-			t.Fatal("nothing to ask")
-		}
+		c.asks(t, now)
 		now += int64(time.Millisecond)
 		bucket := report.Bucket{ID: server / int64(10*time.Second), Units: units}
 		c.Settle(now, report.Answer{Rule: r, State: report.State{Buckets: []report.Bucket{bucket}}, At: now, ServerNow: server, Slack: 1})
@@ -145,9 +143,7 @@ func TestWindowThatWentBackRestoresNothing(t *testing.T) {
 	known := []report.Bucket{{ID: id - 1, Units: 20}, {ID: id, Units: 30}}
 	answer := func(server int64, buckets []report.Bucket) Outcome {
 		c.Refresh()
-		if !c.Collect(now, Normal) {
-			t.Fatal("nothing to ask")
-		}
+		c.asks(t, now)
 		now += int64(time.Millisecond)
 		return c.Settle(now, report.Answer{Rule: r, State: report.State{Buckets: buckets}, At: now, ServerNow: server, Slack: 1})
 	}
@@ -191,9 +187,7 @@ func TestLossAfterTheClockWasSetBack(t *testing.T) {
 		c := NewAlone("k", r, link, now)
 		part.Step(-int64(time.Minute), now, now-int64(time.Minute)) // and put right
 		ask := func(buckets []report.Bucket) Outcome {
-			if !c.Collect(now, Normal) {
-				t.Fatalf("%s: nothing to ask", name)
-			}
+			c.asks(t, now)
 			return c.Settle(now, report.Answer{Rule: r, State: report.State{Buckets: buckets}, At: now, ServerNow: now, Slack: 1})
 		}
 		now++
@@ -220,9 +214,7 @@ func TestNoLossAfterASlowAnswer(t *testing.T) {
 		c := NewAlone("k", r, link, now)
 		full := now + int64(10*time.Second) // when the bucket will be empty
 		ask := func(end, err time.Duration) Outcome {
-			if !c.Collect(now, Normal) {
-				t.Fatal("nothing to ask")
-			}
+			c.asks(t, now)
 			now += int64(late)
 			return c.Settle(now, report.Answer{
 				Rule: r, State: report.State{Level: arith.Span{NS: end.Nanoseconds() - now + int64(err)}}, At: now, ServerNow: now - int64(err), Slack: int64(err + time.Millisecond), Late: int64(err),
@@ -256,9 +248,7 @@ func TestBookedUnitsAfterTheClockStoodStill(t *testing.T) {
 	link.Part(1).SetOffset(0, 0)
 	exchange := func(level arith.Span, end func()) {
 		c.Refresh()
-		if !c.Collect(now, Normal) {
-			t.Fatal("nothing to report")
-		}
+		c.asks(t, now)
 		if end != nil {
 			end()
 			return
@@ -289,9 +279,7 @@ func TestSetBeforeTheClockIsKnown(t *testing.T) {
 		if res, _ := c.take(now, 1, r); res.Allowed {
 			t.Errorf("clock ahead by %v: set to 10 of 10, and one more was admitted", ahead)
 		}
-		if !c.Collect(now, Normal) {
-			t.Fatal("nothing to ask")
-		}
+		c.asks(t, now)
 		server += int64(2 * time.Second) // the answer was on its way for so long
 		link.Part(1).SetOffset(server-now, 1)
 		out := c.Settle(now, report.Answer{Rule: r, State: report.State{Gen: 5}, At: now, ServerNow: server, Slack: 1})
@@ -317,9 +305,7 @@ func TestGenerationIsOutgrownByTheAuthoritysClock(t *testing.T) {
 			c := NewAlone("k", r, link, now)
 			answer := func(gen int64) (rep report.Report) {
 				c.Refresh()
-				if !c.Collect(now, Normal) {
-					t.Fatal("nothing to ask")
-				}
+				c.asks(t, now)
 				rep = c.resend(now, false)
 				c.Settle(now, report.Answer{Rule: r, Restored: rep.Restore, State: report.State{Gen: gen}, At: now, ServerNow: server, Slack: 1})
 				return rep
@@ -366,9 +352,7 @@ func TestLateUnitsAfterAnEmptyAnswer(t *testing.T) {
 	link, now, second := newTestLink(), int64(1e12), int64(time.Second)
 	c := NewAlone("k", r, link, now)
 	c.allow(now, 1, r)
-	if !c.Collect(now, Normal) {
-		t.Fatal("nothing to report")
-	}
+	c.asks(t, now)
 	c.allow(now, 5, r)
 	now += 3 * second // the exchange takes long, the leaky bucket ran empty 2 s ago
 	c.Settle(now, report.Answer{Rule: r, State: report.State{Level: arith.Span{NS: -2 * second}}, At: now, ServerNow: now, Slack: 1})

@@ -15,9 +15,7 @@ func TestRoomIsHeardInFlight(t *testing.T) {
 		c.report(t, noon, 10, nil)
 		later := int64(noon + 5100*ms)
 		c.allow(later, 1, r)
-		if !c.Collect(later, Normal) {
-			t.Fatalf("%v: does not ask", r)
-		}
+		c.asks(t, later)
 		room := notice(r, later+2*ms, 0)
 		room.Until = 0
 		c.Hear(later+3*ms, room)

@@ -186,9 +186,7 @@ func TestLostUnitsDoNotLeaveEarly(t *testing.T) {
 		k := NewAlone("k", r, link, now)
 		for i, v := range []version{c.known, c.answered} {
 			k.Refresh()
-			if !k.Collect(now, Normal) {
-				t.Fatal("nothing to ask")
-			}
+			k.asks(t, now)
 			a := v.answer(r, now)
 			for j := range a.Buckets {
 				a.Buckets[j].Last = []time.Duration{900 * time.Millisecond, 300 * time.Millisecond}[i]
