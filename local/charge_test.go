@@ -38,10 +38,6 @@ func TestChargeOfWhatCannotBe(t *testing.T) {
 			t.Error("the debt lasts for more than the promise")
 		}
 	})
-	none := limit.Must(limit.Funnel("none", 0, 1, time.Second))
-	if got := newLimiter(t, Options{}).Charge("k", none, 5); got != 0 {
-		t.Errorf("%d units charged under a limit of 0", got)
-	}
 }
 
 // A caller that has reserved keeps its time, and so does one that waits.

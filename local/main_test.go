@@ -17,7 +17,6 @@ var _ limit.Limiter = (*Limiter)(nil)
 var (
 	start = limittest.Start
 	slow  = limittest.Slow
-	until = limittest.Until
 )
 
 func newLimiter(tb testing.TB, o Options) *Limiter {

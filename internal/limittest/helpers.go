@@ -1,10 +1,8 @@
 package limittest
 
 import (
-	"context"
 	"fmt"
 	"os"
-	"runtime"
 	"testing"
 	"time"
 
@@ -55,16 +53,4 @@ func WindowRule(tb testing.TB, lim int64, window time.Duration, buckets int) *li
 		tb.Fatal(err)
 	}
 	return r
-}
-
-// Until waits until cond holds, which other goroutines bring about.
-func Until(tb testing.TB, what string, cond func() bool) {
-	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	for ; !cond(); runtime.Gosched() {
-		if ctx.Err() != nil {
-			tb.Fatalf("still waiting for %s after 20 s", what)
-		}
-	}
 }

@@ -23,7 +23,6 @@ var (
 	slow       = limittest.Slow
 	funnelRule = limittest.FunnelRule
 	windowRule = limittest.WindowRule
-	until      = limittest.Until
 )
 
 // newTable returns a table on a clock that stands still.
