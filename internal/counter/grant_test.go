@@ -163,25 +163,6 @@ func TestLeasesQueueTheirCounter(t *testing.T) {
 	}
 }
 
-// A key that is refused asks the authority now and then: until it is queued no lease refuses.
-func TestWhoIsNotQueuedRefusesItself(t *testing.T) {
-	r := slow(1)
-	c, _ := newShared(r)
-	c.Check(grantAt, 1, r)
-	c.Check(grantAt, 1, r)
-	if v := byLease(c, r, 1, grantAt); v != Refused {
-		t.Fatalf("%v while it is queued", v)
-	}
-	answer(t, c, grantAt, arith.Of(r).Cost(1))
-	if v := byLease(c, r, 1, grantAt); v != Unanswered {
-		t.Errorf("%v after a report", v)
-	}
-	c.Check(grantAt, 1, r)
-	if v := byLease(c, r, 1, grantAt); v != Refused || !c.is(inNormal) {
-		t.Errorf("%v, queued %v", v, c.is(inNormal))
-	}
-}
-
 // A lease that was revoked, so that the next check is noticed, is not granted by a report, nor by
 // a look.
 func TestRevokedUntilAsked(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/limittest"
-	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -95,67 +94,6 @@ func TestWindowAdmitsAsMuchAsALog(t *testing.T) {
 					r, r.Buckets(), what, log.Total, exact.Total, log.Most)
 			}
 		}
-	}
-}
-
-// The wait that a refusal names is enough without other checks, and 1 ns less is not,
-// whatever came before.
-func TestWindowWaitIsExact(t *testing.T) {
-	for _, r := range windowRules(t, []int64{1, 3, 10, 100}, manyBuckets) {
-		rng := rand.New(rand.NewPCG(uint64(r.Limit()), uint64(r.Buckets())))
-		c := NewAlone("k", r, nil, start.UnixNano())
-		log, now := limittest.NewLog(limittest.Window(r)), int64(0)
-		for _, a := range limittest.Adverse(rng, r, start.UnixNano(), 600) {
-			if now = max(now, a.At); a.N > r.Limit() {
-				continue
-			}
-			res, _ := c.take(now, a.N, r)
-			if wait := int64(res.RetryAfter); !res.Allowed {
-				early, _ := c.peek(now+wait-1, a.N, r)
-				now += wait
-				if res, _ = c.take(now, a.N, r); early.Allowed || !res.Allowed {
-					t.Fatalf("%v in %d buckets: %d units after a wait of %d: %v, 1 ns before: %v", r, r.Buckets(), a.N, wait, res.Allowed, early.Allowed)
-				}
-			}
-			log.Add(now, a.N)
-		}
-		if log.Most > limittest.Bound(r) {
-			t.Errorf("%v in %d buckets: %d units in one window", r, r.Buckets(), log.Most)
-		}
-	}
-}
-
-// What Redis answers of a bucket does not make a node forget that units of its own, which are
-// not reported yet, came later. When there are none, Redis knows best.
-func TestAnswerKeepsTheLastUnit(t *testing.T) {
-	link := newTestLink()
-	link.Part(1).SetOffset(0, 0)
-	r := windowRule(t, 100, 10*time.Second, 10)
-	now := int64(1e18)
-	c := NewAlone("k", r, link, now)
-	settle := func(units int64, last time.Duration) {
-		c.Settle(now, report.Answer{Rule: r, State: report.State{Buckets: []report.Bucket{{ID: now / int64(time.Second), Units: units, Last: last}}}, At: now, ServerNow: now, Slack: 1})
-	}
-	collect := func() report.Report {
-		c.Refresh()
-		rep, _ := c.collect(now, Normal)
-		return rep
-	}
-	c.allow(now, 10, r)
-	collect()
-	now += int64(300 * time.Millisecond)
-	c.allow(now, 5, r)
-	settle(10, 100*time.Millisecond)
-	if got := numbers(c.window(), "last"); len(got) != 1 || got[0] != int64(300*time.Millisecond) {
-		t.Errorf("the last unit came after %d ns", got)
-	}
-	c.Refund(now, 5, r) // which are not reported
-	if rep := collect(); rep.Units != 0 {
-		t.Fatalf("%+v", rep)
-	}
-	settle(10, 100*time.Millisecond)
-	if got := numbers(c.window(), "last"); len(got) != 1 || got[0] != int64(100*time.Millisecond) {
-		t.Errorf("the last unit came after %d ns", got)
 	}
 }
 
