@@ -9,16 +9,16 @@ import (
 
 // Reference counts units by the definition of a rule, in fractions of any size. It is slow, and obviously right.
 type Reference struct {
-	rule    *limit.Rule
-	buckets *Buckets // windows
-	log     []Ask    // logs: what was counted
-	level   *big.Rat // leaky bucket: units in it at
-	at      int64
+	rule        *limit.Rule
+	units, last map[int64]int64 // windows: by ID; when the last unit came, ns after the bucket began
+	log         []Ask           // logs: what was counted
+	level       *big.Rat        // leaky bucket: units in it at
+	at          int64
 }
 
 // NewReference returns a reference that has counted nothing.
 func NewReference(r *limit.Rule) *Reference {
-	return &Reference{rule: r, buckets: NewBuckets(r), level: new(big.Rat)}
+	return &Reference{rule: r, units: map[int64]int64{}, last: map[int64]int64{}, level: new(big.Rat)}
 }
 
 func rat(n int64) *big.Rat { return new(big.Rat).SetInt64(n) }
@@ -41,7 +41,20 @@ func (m *Reference) Room(now int64) int64 {
 	case limit.AlgorithmSlidingLog:
 		return m.rule.Limit() - m.logged(now)
 	}
-	return m.rule.Limit() - m.buckets.Used(now)
+	return m.rule.Limit() - m.used(now)
+}
+
+// used returns how many units of a window count. Its buckets are kept for ever.
+func (m *Reference) used(now int64) (n int64) {
+	r := arith.Of(m.rule)
+	id := r.Index(now)
+	for age := range int64(r.Kept) + 1 {
+		n += m.units[id-age]
+		if age > 0 && age == int64(r.Kept) {
+			n -= Gone(m.rule, m.units[id-age], m.last[id-age], now-r.Begins(id))
+		}
+	}
+	return n
 }
 
 // logged returns how many units of a log count.
@@ -65,7 +78,10 @@ func (m *Reference) Add(now, n int64) {
 	case limit.AlgorithmSlidingLog:
 		m.log = append(m.log, Ask{now, n})
 	default:
-		m.buckets.Add(now, n)
+		if id := arith.Of(m.rule).Index(now); n > 0 {
+			m.units[id] += n
+			m.last[id] = max(m.last[id], now-arith.Of(m.rule).Begins(id))
+		}
 	}
 }
 
@@ -99,11 +115,11 @@ func (m *Reference) Refund(now, n int64) (back int64) {
 		}
 		return back
 	}
-	before := m.buckets.Used(now)
-	for id := m.buckets.ID(now); n > 0 && id >= m.buckets.ID(now)-int64(arith.Of(m.rule).Kept); id-- {
-		some := min(n, m.buckets.Units[id])
-		m.buckets.Units[id] -= some
+	before, newest := m.used(now), arith.Of(m.rule).Index(now)
+	for id := newest; n > 0 && id >= newest-int64(arith.Of(m.rule).Kept); id-- {
+		some := min(n, m.units[id])
+		m.units[id] -= some
 		n -= some
 	}
-	return before - m.buckets.Used(now)
+	return before - m.used(now)
 }
