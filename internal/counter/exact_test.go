@@ -148,6 +148,19 @@ func TestLearnFromALateReply(t *testing.T) {
 	}
 }
 
+// A counter that learns that its key is used up says so, if units were booked by that call.
+func TestLearnAnnounces(t *testing.T) {
+	for _, r := range smallRules(t) {
+		for _, booked := range []bool{true, false} {
+			k := NewAlone("k", r, hearing(t), noon)
+			out := k.learn(t, noon, 10, report.State{Born: noonUS}, func(a *report.Answer) { a.Announce = booked })
+			if (out.Notice != nil) != booked {
+				t.Errorf("%v, booked %v: %+v", r, booked, out)
+			}
+		}
+	}
+}
+
 // A counter refuses from memory what it would refuse otherwise, and consumes nothing. Only a refusal
 // makes it ask Redis for news.
 //
