@@ -70,6 +70,34 @@ func TestLearnOrder(t *testing.T) {
 	}
 }
 
+// What a counter has not reported yet counts on top of what it learns, and is reported afterwards.
+func TestLearnBesideOwnUnits(t *testing.T) {
+	for _, r := range smallRules(t) {
+		k := NewAlone("k", r, hearing(t), noon)
+		out := k.learn(t, noon, 5, report.State{Born: noonUS}, nil)
+		if !out.First || k.left(noon) != 5 {
+			t.Errorf("%v: %d left, %+v", r, k.left(noon), out)
+		}
+		k.allow(noon, 3, r)
+		k.learn(t, noon+ms, 6, report.State{Born: noonUS + 1}, nil)
+		if got := k.left(noon + ms); got != 1 || k.Unsynced() != 3 {
+			t.Errorf("%v: %d left, %d to report", r, got, k.Unsynced())
+		}
+		if rep, ok := k.collect(noon+ms, Urgent); !ok || rep.Units != 3 {
+			t.Errorf("%v: %d units reported", r, rep.Units)
+		}
+		// A report is under way: Redis may have booked it before it has answered this, or after.
+		k.learn(t, noon+2*ms, 9, report.State{Born: noonUS + 2}, nil)
+		if got := k.left(noon + 2*ms); got != 1 || !k.is(outdated|inFlight) || k.Unsynced() != 3 {
+			t.Errorf("%v: in flight: %d left, %d to report", r, got, k.Unsynced())
+		}
+		k.answered(noon+3*ms, 9, func(a *report.Answer) { a.Born = noonUS + 3 })
+		if got := k.left(noon + 3*ms); got != 1 || k.Unsynced() != 0 {
+			t.Errorf("%v: booked: %d left, %d to report", r, got, k.Unsynced())
+		}
+	}
+}
+
 // A counter learns nothing while it could not tell what that means.
 //
 // Fault 116: an answer that is late, and a clock that was set back.
