@@ -76,26 +76,6 @@ func TestTableOfItsTests(t *testing.T) {
 	})
 }
 
-// A negative quantity is an error, and several limits of one key are several names.
-func TestDiffers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		lim, err := remote.New(bubble.Client(t, bubble.Start(t), 0), remote.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := lim.Take(t.Context(), "k", perUser, -1); !errors.Is(err, limit.ErrInvalidN) {
-			t.Error(err)
-		}
-		if _, err := lim.Take(t.Context(), "k", perUser, 16); err != nil {
-			t.Error(err)
-		}
-		res, err := lim.Take(t.Context(), "k", limit.Must(limit.TokenBucket("other", limit.Tokens{Burst: 16, Refill: 30, Per: time.Minute})), 1)
-		if err != nil || !res.Allowed {
-			t.Errorf("%+v, %v", res, err)
-		}
-	})
-}
-
 // cell answers CL.THROTTLE as is documented, see TestDocumentedExample.
 type cell struct{ lim *remote.Limiter }
 

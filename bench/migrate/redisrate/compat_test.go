@@ -259,39 +259,6 @@ func TestCompatAtMost(t *testing.T) {
 	})
 }
 
-// The same on a real server, with limits of which nothing comes back while the test runs.
-func TestRealCompat(t *testing.T) {
-	server := redistest.Start(t)
-	rdb := redis.NewClient(hybrid.RedisOptions(server.Addr()))
-	defer rdb.Close()
-	for _, kind := range []string{"hybrid", "remote"} {
-		t.Run(kind, func(t *testing.T) {
-			p, rng, fewer := newPair(t, rdb, kind == "remote"), rand.New(rand.NewPCG(3, 5)), 0
-			for i := range 1000 {
-				l := []redisrate.Limit{redisrate.PerHour(30), {Rate: 1, Burst: 9, Period: 10 * time.Minute}}[rng.IntN(2)]
-				key, n, most := kind+l.String(), rng.IntN(6), rng.IntN(3) == 0
-				if rng.IntN(12) == 0 {
-					p.ask(key, l, 0, false) // makes the limit known
-					p.reset(key)
-				}
-				was, is := p.ask(key, l, n, most)
-				if !same(was, is, 30*time.Second) {
-					// redis_rate has 0.9999999 of a request where there is one. Both begin anew.
-					if d := is.Allowed + is.Remaining - was.Allowed - was.Remaining; d != 1 && was.Allowed != 0 || is.Allowed < was.Allowed {
-						t.Fatalf("%d: %d of %v, at most: %t: %+v, %+v", i, n, l, most, was, is)
-					}
-					fewer++
-					p.reset(key)
-				}
-			}
-			t.Logf("in %d of 1000 answers redis_rate has one request fewer", fewer)
-			if fewer > 150 {
-				t.Error("too many")
-			}
-		})
-	}
-}
-
 // The program before and the one after differ by their import and by Close, and write the same.
 func TestRealProgramsOfCompat(t *testing.T) {
 	before, after := lines(t, "before/main.go"), lines(t, "after/main.go")
