@@ -3,7 +3,6 @@ package redisrate
 import (
 	"errors"
 	"math"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -139,43 +138,6 @@ func TestNoConflicts(t *testing.T) {
 	if s := h.Limiter.Stats(); s.Conflicts != 0 || s.Invalid != 0 {
 		t.Errorf("%v", s)
 	}
-}
-
-// Any calls at any times are answered as a bucket does that is obviously right.
-func TestAgainstModel(t *testing.T) {
-	onEach(t, func(t *testing.T, p place) {
-		rng := rand.New(rand.NewPCG(7, 11))
-		limits := []Limit{PerSecond(7), PerMinute(10), {3, 20, time.Second}, {1000, 1, time.Hour}, {1, 4, 1700 * time.Millisecond}}
-		buckets := map[Limit]*bucket{}
-		for _, l := range limits {
-			buckets[l] = newBucket(l)
-		}
-		now, refusals := time.Duration(0), 0
-		for i := range 3000 {
-			if rng.IntN(3) == 0 {
-				d := time.Duration(rng.IntN(900_000)) * time.Microsecond
-				now += d
-				p.pass(d)
-			}
-			l, n := limits[rng.IntN(len(limits))], rng.IntN(5)
-			ask, atMost := take, rng.IntN(3) == 0
-			if atMost {
-				ask = most
-			}
-			is, should := ask(t, p.Limiter, l.String(), l, n), buckets[l].take(now, n, atMost)
-			if is.RetryAfter > 0 {
-				refusals++
-			}
-			// What is written to Redis is rounded up to microseconds.
-			near := func(a, b time.Duration) bool { return (a-b).Abs() <= time.Microsecond && (a < 0) == (b < 0) }
-			if is.Allowed != should.Allowed || is.Remaining != should.Remaining || !near(is.RetryAfter, should.RetryAfter) || !near(is.ResetAfter, should.ResetAfter) {
-				t.Fatalf("%d: %d of %v, at most: %t: %+v, want %+v", i, n, l, atMost, is, should)
-			}
-		}
-		if refusals < 300 || refusals > 2700 {
-			t.Errorf("%d of 3000 are refused", refusals)
-		}
-	})
 }
 
 // All nodes forget a key under all its limits, and no other key.

@@ -2,7 +2,6 @@ package redisrate
 
 import (
 	"context"
-	"math/big"
 	"testing"
 	"time"
 
@@ -103,57 +102,4 @@ func want(t *testing.T, what string, got, want Result) {
 	if got != want {
 		t.Errorf("%s: %+v, want %+v", what, got, want)
 	}
-}
-
-// bucket is a token bucket that is obviously right: fractions of a request, filled at each look.
-type bucket struct {
-	lim    Limit
-	tokens *big.Rat
-	at     time.Duration
-}
-
-func newBucket(lim Limit) *bucket {
-	return &bucket{lim: lim, tokens: big.NewRat(int64(lim.Burst), 1)}
-}
-
-// per returns how many requests come back in d.
-func (b *bucket) per(d time.Duration) *big.Rat {
-	r := big.NewRat(int64(d), int64(b.lim.Period))
-	return r.Mul(r, big.NewRat(int64(b.lim.Rate), 1))
-}
-
-// until returns how long it takes until so many requests have come back, rounded up to ns.
-func (b *bucket) until(tokens *big.Rat) time.Duration {
-	r := new(big.Rat).Mul(tokens, big.NewRat(int64(b.lim.Period), int64(b.lim.Rate)))
-	n, rest := new(big.Int).QuoRem(r.Num(), r.Denom(), new(big.Int))
-	if rest.Sign() > 0 {
-		n.Add(n, big.NewInt(1))
-	}
-	return time.Duration(n.Int64())
-}
-
-// take answers at now. most: at most n requests, else all or none.
-func (b *bucket) take(now time.Duration, n int, most bool) Result {
-	full := big.NewRat(int64(b.lim.Burst), 1)
-	if b.tokens.Add(b.tokens, b.per(now-b.at)); b.tokens.Cmp(full) > 0 {
-		b.tokens.Set(full)
-	}
-	b.at = now
-	left := int(new(big.Int).Quo(b.tokens.Num(), b.tokens.Denom()).Int64())
-	need := n
-	if most {
-		if need = 1; n > 0 {
-			n = min(n, left)
-		}
-	}
-	res := Result{Limit: b.lim, RetryAfter: -1}
-	if need > left && (n > 0 || most) {
-		lack := new(big.Rat).Sub(big.NewRat(int64(need), 1), b.tokens)
-		res.RetryAfter = b.until(lack)
-	} else {
-		b.tokens.Sub(b.tokens, big.NewRat(int64(n), 1))
-		res.Allowed, res.Remaining = n, left-n
-	}
-	res.ResetAfter = b.until(new(big.Rat).Sub(full, b.tokens))
-	return res
 }

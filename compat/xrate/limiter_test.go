@@ -471,20 +471,3 @@ func TestWaitMany(t *testing.T) {
 		}
 	})
 }
-
-// A rate of 0 blocks theirs for as long as the context lasts, even without a deadline.
-func TestWaitWithoutRate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		theirs, ours := rate.NewLimiter(0, 1), over(t, alone(t, nil), 0, 1, nil)
-		theirs.Allow()
-		begun := time.Now()
-		if err := ours.Wait(t.Context()); !errors.Is(err, limit.ErrTooMany) || time.Since(begun) != 0 {
-			t.Errorf("%v after %v", err, time.Since(begun))
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(time.Hour, cancel)
-		if err := theirs.Wait(ctx); err == nil || time.Since(begun) != time.Hour {
-			t.Errorf("%v after %v", err, time.Since(begun))
-		}
-	})
-}
