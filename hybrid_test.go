@@ -22,7 +22,8 @@ import (
 
 // Acceptance tests of the whole, seen from where a user stands. The rows are
 // those of systems described elsewhere that this module must be able to stand
-// in for; each runs with one node, and shared by several.
+// in for; each runs with one node, and shared by several. That Redis goes away,
+// or comes back empty, is TestRealOutageOfAFleet and TestRealDataLost of hybrid.
 
 func TestMain(m *testing.M) {
 	redis.SetLogger(silence{}) // dials fail here by design
@@ -283,95 +284,4 @@ func TestSeedRow9TwoWindows(t *testing.T) {
 		s.advance(time.Minute - 1) // and none of them leaves too late
 		s.want("k", rule, "1111100")
 	})
-}
-
-// A real Redis goes away, comes back empty, and nothing that counts is lost.
-func TestSeedRow13RedisFails(t *testing.T) {
-	for _, size := range []int{1, 2, 3} {
-		srv := redistest.Start(t)
-		var fleet []*hybrid.Limiter
-		for range size {
-			rdb := redis.NewClient(clientOptions(srv.Addr()))
-			t.Cleanup(func() { rdb.Close() })
-			l, err := hybrid.New(rdb, hybrid.Options{HeartbeatInterval: 200 * time.Millisecond, MaxBackoff: 300 * time.Millisecond})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = l.Shutdown(bg) })
-			fleet = append(fleet, l)
-		}
-		f := realFleet{t, fleet}
-		f.eventually("all know each other", func(l *hybrid.Limiter) bool { return l.State().Nodes == size && l.State().Mode == hybrid.Synced })
-
-		rule := limit.Must(limit.SlidingWindow("flash sale", 120, time.Hour))
-		admitted := f.ask(rule, 20) // by each
-		if admitted != 20*size {
-			t.Fatalf("%d admitted, want %d", admitted, 20*size)
-		}
-		f.flush()
-		srv.Kill()
-		f.eventually("counting by itself", func(l *hybrid.Limiter) bool { return l.State().Mode == hybrid.Degraded })
-		// What is left is shared out among the nodes that were there.
-		left := (120 - admitted) / size * size
-		if got := f.ask(rule, 200); got != left {
-			t.Errorf("%d nodes: %d admitted during the outage, want %d", size, got, left)
-		}
-		if err := srv.Restart(); err != nil {
-			t.Fatal(err)
-		}
-		f.eventually("synchronised", func(l *hybrid.Limiter) bool { return l.State().Mode == hybrid.Synced })
-		f.flush()
-		if got := f.ask(rule, 50); got != 0 {
-			t.Errorf("%d nodes: %d more admitted after Redis came back empty", size, got)
-		}
-		for _, l := range fleet {
-			if s := l.Stats(); s.PendingUnits != 0 || s.AckedUnits != s.AdmittedUnits {
-				t.Errorf("%d nodes: %+v", size, s)
-			}
-			if left := l.Peek("k", rule).Remaining; left != 0 {
-				t.Errorf("%d nodes: %d left", size, left)
-			}
-		}
-	}
-}
-
-// realFleet is some nodes on a real server.
-type realFleet struct {
-	t     *testing.T
-	nodes []*hybrid.Limiter
-}
-
-// ask lets every node ask n times and returns how often they were allowed.
-func (f realFleet) ask(rule *limit.Rule, n int) (yes int) {
-	for _, l := range f.nodes {
-		for range n {
-			yes += bit(l.Allow("k", rule))
-		}
-	}
-	return yes
-}
-
-// flush has all nodes tell Redis everything, and hear of each other. An exchange may be
-// late on a busy machine.
-func (f realFleet) flush() {
-	f.t.Helper()
-	for range 2 {
-		f.eventually("flushed", func(l *hybrid.Limiter) bool { return l.Flush(bg) == nil })
-	}
-}
-
-// eventually polls until cond holds for every node.
-func (f realFleet) eventually(what string, cond func(*hybrid.Limiter) bool) {
-	f.t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.Now().Add(10 * time.Second)
-	for _, l := range f.nodes {
-		for !cond(l) {
-			if time.Now().After(deadline) {
-				f.t.Fatalf("after 10 s still not: %s (%v)", what, l.State())
-			}
-			<-tick.C
-		}
-	}
 }

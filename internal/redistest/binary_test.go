@@ -2,7 +2,6 @@ package redistest
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -47,24 +46,4 @@ func TestBinaries(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("valkey-server") // as distributions have it that offer one for the other
-}
-
-// The program that the environment names is what is started.
-func TestDefaultBinary(t *testing.T) {
-	real, err := exec.LookPath("redis-server")
-	if err != nil {
-		t.Skip("redis-server is not in PATH")
-	}
-	link := filepath.Join(t.TempDir(), "my-server")
-	if err := os.Symlink(real, link); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv(BinaryEnv, link)
-	s := Start(t)
-	if s.binary != link {
-		t.Errorf("%q was started", s.binary)
-	}
-	if _, err := s.Do("PING"); err != nil {
-		t.Error(err)
-	}
 }

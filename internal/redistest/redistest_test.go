@@ -7,9 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -265,46 +263,6 @@ func connectAndFail(t *testing.T, addr string) {
 	c := connect(t, addr)
 	c.send("INCR a")
 	c.wantClosed()
-}
-
-func TestProxyUnderLoad(t *testing.T) {
-	_, p := wire(t)
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			for range 20 {
-				conn, err := net.Dial("tcp", p.Addr())
-				if err != nil {
-					continue
-				}
-				conn.Write([]byte("*2\r\n$4\r\nINCR\r\n$1\r\na\r\n"))
-				conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
-				conn.Read(make([]byte, 16))
-				conn.Close()
-			}
-		})
-	}
-	for i := range 100 {
-		p.CutReplies(i % 2)
-		p.DropRequests(i % 3)
-		p.BlackHole(i%5 == 0)
-		p.Refuse(i%7 == 0)
-		p.Delay(time.Duration(i%2) * time.Millisecond)
-	}
-	wg.Wait()
-	p.Close()
-	p.Close()
-}
-
-func portOf(s *Server) string { return strconv.Itoa(s.port) }
-
-func wantGone(t *testing.T, dirs ...string) {
-	t.Helper()
-	for _, d := range dirs {
-		if _, err := os.Stat(d); !os.IsNotExist(err) {
-			t.Errorf("directory left behind: %v", err)
-		}
-	}
 }
 
 // outcome is a test that only notes what becomes of it.
