@@ -135,10 +135,14 @@ func (w *together) draw(rng *rand.Rand) (checks []limit.Check) {
 func (w *together) compare(checks []limit.Check, exact bool) (v limit.AllResult) {
 	w.t.Helper()
 	now := w.b.now()
+	before := w.b.dump()
 	admitted, fits := w.want(now, checks)
 	v, err := w.l.TakeAll(ctx, checks...)
 	if err != nil || v.Allowed != admitted || v.Source != limit.SourceRemote {
 		w.t.Fatalf("%v: %+v, %v, want admitted %v (%v)", checks, v, err, admitted, fits)
+	}
+	if after := w.b.dump(); !admitted && after != before {
+		w.t.Fatalf("%v refused, and left\n%safter\n%s", checks, after, before)
 	}
 	want := w.expected(checks, admitted, fits)
 	if exact && v != want || v.WouldRefuse != want.WouldRefuse {

@@ -133,15 +133,6 @@ func TestBoundRepliesLetsGoodOnesPass(t *testing.T) {
 	})
 }
 
-// go-redis goes one call deeper for each attribute that precedes a reply.
-func TestBoundRepliesCountsAttributes(t *testing.T) {
-	m := meter{most: bound, left: bound}
-	row := []byte(strings.Repeat("|0\r\n", bound/levelBytes))
-	if err := m.read(row); err == nil {
-		t.Errorf("a row of %d attributes passed, %+v", bound/levelBytes, m)
-	}
-}
-
 // TestBoundRepliesPassesTheDialersError through, and takes 0 for the default.
 func TestBoundRepliesPassesTheDialersError(t *testing.T) {
 	fail := func(context.Context, string, string) (net.Conn, error) { return nil, net.ErrClosed }

@@ -1,7 +1,6 @@
 package remote
 
 import (
-	"errors"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -11,19 +10,12 @@ import (
 )
 
 func callRules(t *testing.T) []*limit.Rule {
-	log, err := limit.SlidingLog("l", 10, time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return []*limit.Rule{funnel(t, 10, 10, time.Hour), sliding(t, 10, time.Hour, 10), fixed(t, 10, time.Hour), daily(t, 10), log}
+	return []*limit.Rule{funnel(t, 10, 10, time.Hour), sliding(t, 10, time.Hour, 10), fixed(t, 10, time.Hour), daily(t, 10), slidingLog(t, 10, time.Hour)}
 }
 
 func forCallRules(t *testing.T, test func(t *testing.T, b *backend, l *Limiter, r *limit.Rule)) {
 	onBoth(t, func(t *testing.T, b *backend) {
-		l, err := New(b.rdb, Options{CommandTimeout: 5 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := b.limiter()
 		for _, r := range callRules(t) {
 			t.Run(r.Algorithm().String(), func(t *testing.T) { test(t, b, l, r) })
 		}
@@ -33,11 +25,7 @@ func forCallRules(t *testing.T, test func(t *testing.T, b *backend, l *Limiter, 
 
 func remains(t *testing.T, l *Limiter, key string, r *limit.Rule) int64 {
 	t.Helper()
-	res, err := l.Take(ctx, key, r, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return res.Remaining
+	return take(t, l, key, r, 0).Remaining
 }
 
 func TestTakeAtMost(t *testing.T) {
@@ -54,41 +42,27 @@ func TestTakeAtMost(t *testing.T) {
 		if granted, res, err := l.TakeAtMost(ctx, "all", r, math.MaxInt64); err != nil || granted != 10 || !res.Allowed {
 			t.Errorf("all there is: %d, %+v, %v", granted, res, err)
 		}
-		if granted, res, err := l.TakeAtMost(ctx, "k", r, -1); !errors.Is(err, limit.ErrInvalidN) || granted != 0 || res.Allowed {
-			t.Errorf("-1: %d, %+v, %v", granted, res, err)
-		}
 	})
-	onBoth(t, func(t *testing.T, b *backend) {
-		l, err := New(b.rdb, Options{CommandTimeout: 5 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if granted, res, err := l.TakeAtMost(ctx, "k", funnel(t, 0, 1, time.Second), 5); err != nil || granted != 0 || res.Allowed || res.RetryAfter != limit.Never {
-			t.Errorf("of a limit of 0: %d, %+v, %v", granted, res, err)
-		}
-		if granted, _, err := l.TakeAtMost(ctx, "k", nil, 5); !errors.Is(err, limit.ErrNilRule) || granted != 0 {
-			t.Errorf("no rule: %d, %v", granted, err)
-		}
-	})
+	l, none := onMini(t).limiter(), funnel(t, 0, 1, time.Second)
+	if granted, res, err := l.TakeAtMost(ctx, "k", none, 5); err != nil || granted != 0 || res.Allowed || res.RetryAfter != limit.Never {
+		t.Errorf("of a limit of 0: %d, %+v, %v", granted, res, err)
+	}
+	if n, err := l.Charge(ctx, "k", none, 5); err != nil || n != 0 {
+		t.Errorf("%d charged to a limit of 0, %v", n, err)
+	}
 }
 
 // What is left is granted to the unit, for numbers of any size.
 func TestTakeAtMostIsExact(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *backend) {
-		l, err := New(b.rdb, Options{CommandTimeout: 5 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
-		rng := rand.New(rand.NewPCG(3, 3))
+		l, rng := b.limiter(), rand.New(rand.NewPCG(3, 3))
 		for i := range 60 {
 			size := int64(1) << rng.IntN(51)
 			rules := []*limit.Rule{funnel(t, size, size, 1000*time.Hour), sliding(t, size, 1000*time.Hour, 1+rng.IntN(20)), fixed(t, size, 1000*time.Hour)}
 			r := rules[i%3]
 			key := string(rune('a' + i))
 			used := rng.Int64N(size + 1)
-			if res, err := l.Take(ctx, key, r, used); err != nil || !res.Allowed {
-				t.Fatalf("%+v, %v", res, err)
-			}
+			take(t, l, key, r, used)
 			granted, res, err := l.TakeAtMost(ctx, key, r, math.MaxInt64)
 			// Redis' clock goes on: a funnel leaks meanwhile.
 			if err != nil || granted < size-used || r.Algorithm() != limit.AlgorithmFunnel && granted != size-used {
@@ -109,12 +83,6 @@ func TestRefund(t *testing.T) {
 			if got := remains(t, l, "k", r); err != nil || back != step.back || got != step.remaining {
 				t.Fatalf("refund of %d: %d handed back, %d remain, %v, want %d and %d", step.n, back, got, err, step.back, step.remaining)
 			}
-		}
-		if back, err := l.Refund(ctx, "k", r, -1); !errors.Is(err, limit.ErrInvalidN) || back != 0 {
-			t.Errorf("-1: %d, %v", back, err)
-		}
-		if back, err := l.Refund(ctx, "k", nil, 1); !errors.Is(err, limit.ErrNilRule) || back != 0 {
-			t.Errorf("no rule: %d, %v", back, err)
 		}
 	})
 }
@@ -139,7 +107,7 @@ func TestRefundOfAFadedBucket(t *testing.T) {
 }
 
 func TestSet(t *testing.T) {
-	forCallRules(t, func(t *testing.T, b *backend, l *Limiter, r *limit.Rule) {
+	forCallRules(t, func(t *testing.T, _ *backend, l *Limiter, r *limit.Rule) {
 		l.Take(ctx, "k", r, 4)
 		for _, step := range []struct{ used, remaining int64 }{{9, 1}, {2, 8}, {10, 0}, {25, 0}, {math.MaxInt64, 0}, {0, 10}, {3, 7}} {
 			if err := l.Set(ctx, "k", r, step.used); err != nil {
@@ -149,21 +117,8 @@ func TestSet(t *testing.T) {
 				t.Fatalf("set to %d: %d remain, want %d", step.used, got, step.remaining)
 			}
 		}
-		if err := l.Set(ctx, "k", r, -1); !errors.Is(err, limit.ErrInvalidN) || remains(t, l, "k", r) != 7 {
-			t.Errorf("-1: %v", err)
-		}
-		var key *limit.KeyError
-		b.rdb.Del(ctx, l.store.Keyspace().CounterKey(r, "broken"))
-		b.rdb.SAdd(ctx, l.store.Keyspace().CounterKey(r, "broken"), "x")
-		b.rdb.Expire(ctx, l.store.Keyspace().CounterKey(r, "broken"), time.Hour)
-		if err := l.Set(ctx, "broken", r, 1); !errors.As(err, &key) {
-			t.Errorf("a broken key: %v", err)
-		}
-		if _, err := l.Refund(ctx, "broken", r, 1); !errors.As(err, &key) {
-			t.Errorf("a refund of a broken key: %v", err)
-		}
-		if _, _, err := l.TakeAtMost(ctx, "broken", r, 1); !errors.As(err, &key) {
-			t.Errorf("what is left of a broken key: %v", err)
+		if err := l.Reset(ctx, "k", r); err != nil || remains(t, l, "k", r) != 10 {
+			t.Errorf("reset: %v", err)
 		}
 	})
 }
@@ -202,18 +157,8 @@ func TestAllow(t *testing.T) {
 				t.Errorf("%d units: %v, %v", c.n, ok, err)
 			}
 		}
-		if ok, err := l.Allow(ctx, "k", rule); ok || err != nil {
-			t.Errorf("one more: %v, %v", ok, err)
-		}
 		if ok, err := l.Allow(ctx, "other", rule); !ok || err != nil || remains(t, l, "other", rule) != 2 {
 			t.Errorf("one of another key: %v, %v", ok, err)
-		}
-		if ok, err := l.AllowN(ctx, "k", rule, -1); ok || !errors.Is(err, limit.ErrInvalidN) {
-			t.Errorf("-1 unit: %v, %v", ok, err)
-		}
-		b.spoil(l, "broken", rule)
-		if ok, err := l.Allow(ctx, "broken", rule); ok || !isKeyError(err) {
-			t.Errorf("a broken key: %v, %v", ok, err)
 		}
 	})
 }

@@ -1,7 +1,6 @@
 package remote
 
 import (
-	"errors"
 	"math"
 	"testing"
 	"time"
@@ -56,10 +55,7 @@ func TestCharge(t *testing.T) {
 // Fault 101: units are charged above the limit.
 func TestChargeOfTheMost(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *backend) {
-		l, err := New(b.rdb, Options{CommandTimeout: 5 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := b.limiter()
 		for _, r := range []*limit.Rule{sliding(t, 10, time.Hour, 10), fixed(t, 10, time.Hour), daily(t, 10), funnel(t, 10, 10, time.Hour)} {
 			for range 3 {
 				if got, err := l.Charge(ctx, "most", r, math.MaxInt64); err != nil || got < 0 || got > limit.MaxUnits {
@@ -71,37 +67,5 @@ func TestChargeOfTheMost(t *testing.T) {
 			}
 		}
 		b.everyKeyExpires()
-	})
-}
-
-func TestChargeOfWhatCannotBe(t *testing.T) {
-	forCallRules(t, func(t *testing.T, _ *backend, l *Limiter, r *limit.Rule) {
-		if n, err := l.Charge(ctx, "k", r, -1); n != 0 || !errors.Is(err, limit.ErrInvalidN) {
-			t.Errorf("-1: %d, %v", n, err)
-		}
-		if n, err := l.Charge(ctx, "k", nil, 1); n != 0 || !errors.Is(err, limit.ErrNilRule) {
-			t.Errorf("no rule: %d, %v", n, err)
-		}
-		if n, err := l.Charge(ctx, "other", r, 1); n != 1 || err != nil {
-			t.Errorf("another key: %d, %v", n, err)
-		}
-		if n, err := l.Charge(ctx, "dry", r.DryRun(), 11); n < 10 || err != nil {
-			t.Errorf("a dry run: %d, %v", n, err)
-		}
-		if res, err := l.Take(ctx, "dry", r.DryRun(), 1); err != nil || !res.Allowed || !res.WouldRefuse {
-			t.Errorf("a dry run after a charge: %+v, %v", res, err)
-		}
-		if left := remains(t, l, "k", r); left != 10 {
-			t.Errorf("%d remain", left)
-		}
-	})
-	onBoth(t, func(t *testing.T, b *backend) {
-		l, err := New(b.rdb, Options{CommandTimeout: 5 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n, err := l.Charge(ctx, "k", funnel(t, 0, 1, time.Second), 5); err != nil || n != 0 {
-			t.Errorf("of a limit of 0: %d, %v", n, err)
-		}
 	})
 }

@@ -13,17 +13,6 @@ func TestClassifyEveryCall(t *testing.T) {
 	redistest.OnEach(t, func(t *testing.T, binary string) { classifyEveryCall(t, onServer(t, binary)) })
 }
 
-// failures returns what the calls fail with that write to one counter.
-func failures(l *Limiter, rule *limit.Rule, held *Reservation) map[string]error {
-	all := map[string]error{}
-	_, all["Take"] = l.Take(ctx, "k", rule, 1)
-	_, all["TakeAll"] = l.TakeAll(ctx, limit.Check{Key: "k", Rule: rule, N: 1})
-	all["Set"] = l.Set(ctx, "k", rule, 2)
-	_, all["Refund"] = l.Refund(ctx, "k", rule, 1)
-	all["Cancel"] = held.Cancel(ctx)
-	return all
-}
-
 func classifyEveryCall(t *testing.T, b *backend) {
 	l := b.limiter()
 	host, port, _ := strings.Cut(b.addr, ":")
@@ -42,7 +31,11 @@ func classifyEveryCall(t *testing.T, b *backend) {
 			take(t, l, "k", rule, 3)
 			held := reserve(t, l, "k", rule, 1, true, 0)
 			b.do(c.set...)
-			for name, err := range failures(l, rule, held) {
+			errs := map[string]error{"Cancel": held.Cancel(ctx)}
+			for name, do := range writes {
+				_, errs[name] = do(l, ctx, "k", rule, 1)
+			}
+			for name, err := range errs {
 				if c.reason == "oom" && rule.Algorithm() == limit.AlgorithmSlidingLog && (name == "Refund" || name == "Cancel") {
 					continue // that makes room
 				}

@@ -1,7 +1,6 @@
 package remote
 
 import (
-	"errors"
 	"math"
 	"testing"
 
@@ -48,25 +47,6 @@ func TestDryRunTakeAtMost(t *testing.T) {
 			if err != nil || granted != step.n || !res.Allowed || res.WouldRefuse != step.would || res.Remaining != step.remaining {
 				t.Fatalf("%d: %d granted, %+v, %v, want %+v", step.n, granted, res, err, step)
 			}
-		}
-	})
-}
-
-// What could not be asked is no dry run's to let pass.
-func TestDryRunErrors(t *testing.T) {
-	forCallRules(t, func(t *testing.T, b *backend, l *Limiter, r *limit.Rule) {
-		b.spoil(l, "broken", r)
-		for key, n := range map[string]int64{"k": -1, "broken": 1} {
-			want := func(err error) bool { return n < 0 && errors.Is(err, limit.ErrInvalidN) || n > 0 && isKeyError(err) }
-			if res, err := l.Take(ctx, key, r.DryRun(), n); !want(err) || res.Allowed || res.WouldRefuse {
-				t.Errorf("take %d of %s: %+v, %v", n, key, res, err)
-			}
-			if granted, res, err := l.TakeAtMost(ctx, key, r.DryRun(), n); !want(err) || granted != 0 || res.Allowed {
-				t.Errorf("at most %d of %s: %d, %+v, %v", n, key, granted, res, err)
-			}
-		}
-		if res, err := l.Peek(ctx, "broken", r.DryRun()); !isKeyError(err) || res.Allowed {
-			t.Errorf("a peek: %+v, %v", res, err)
 		}
 	})
 }

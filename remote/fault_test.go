@@ -94,29 +94,6 @@ func TestUnexpectedReplies(t *testing.T) {
 	}
 }
 
-// Fault 42: an error, and nothing is written.
-func TestBadQuestions(t *testing.T) {
-	b := onMini(t)
-	l := b.limiter()
-	rule := funnel(t, 10, 1, time.Hour)
-	for _, n := range []int64{-1, -1 << 63} {
-		if res, err := l.Take(ctx, "k", rule, n); !errors.Is(err, limit.ErrInvalidN) || res.Allowed {
-			t.Errorf("n = %d: %s, %v", n, show(res), err)
-		}
-	}
-	for _, r := range []*limit.Rule{nil, new(limit.Rule)} {
-		if res, err := l.Take(ctx, "k", r, 1); !errors.Is(err, limit.ErrNilRule) || res.Allowed || res.RetryAfter != limit.Never {
-			t.Errorf("no rule: %s, %v", show(res), err)
-		}
-		if err := l.Reset(ctx, "k", r); !errors.Is(err, limit.ErrNilRule) {
-			t.Errorf("reset without a rule: %v", err)
-		}
-	}
-	if keys := b.keys(); len(keys) != 0 {
-		t.Errorf("wrote %q", keys)
-	}
-}
-
 // answerHook answers every command the same.
 type answerHook struct{ answer any }
 

@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"runtime"
 	"runtime/metrics"
@@ -262,61 +260,4 @@ func FuzzHostileServer(f *testing.F) {
 		}
 		poll(t, func() bool { return runtime.NumGoroutine() <= goroutines })
 	})
-}
-
-// scripted is a hook of go-redis that answers in the place of a server.
-type scripted struct{ reply any }
-
-func (scripted) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (s scripted) ProcessHook(redis.ProcessHook) redis.ProcessHook {
-	return func(_ context.Context, cmd redis.Cmder) error {
-		cmd.(interface{ SetVal(any) }).SetVal(s.reply)
-		return nil
-	}
-}
-func (scripted) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-// FuzzTakeReply gives Take replies of the right form with any numbers.
-func FuzzTakeReply(f *testing.F) {
-	f.Add("1", int64(1760000000123456), int64(5), " 17600000001:3", int64(1), uint8(1))
-	f.Add("0", int64(1<<53-1), int64(1<<53-1), " 9007199254740991:9007199254740992", int64(10), uint8(2))
-	f.Add("1", int64(12), int64(6999), "", int64(1)<<62, uint8(0))
-	f.Add("0", int64(1)<<53, int64(-1), " 1:1 2:2", int64(11), uint8(3))
-	f.Add("1", int64(3), int64(999999), "1000000", int64(3), uint8(3))
-	f.Add("1", int64(3), int64(0), "0", int64(24), uint8(3)) // more than the limit, and still admitted
-	f.Fuzz(func(t *testing.T, flag string, a, b int64, list string, n int64, which uint8) {
-		rule := everyRule[int(which)%len(everyRule)]
-		items := []any{flag, "1760000000123456", flag, fmt.Sprint(a), fmt.Sprint(b)}
-		if rule != anyFunnel {
-			items = append(items, list)
-		}
-		rdb := (&liar{}).client(0)
-		defer rdb.Close()
-		rdb.AddHook(scripted{items})
-		res, err := newVictim(t, rdb).Take(ctx, "k", rule, n)
-		if n < 0 {
-			if !errors.Is(err, limit.ErrInvalidN) || res.Allowed {
-				t.Fatalf("%d units: %s, %v", n, show(res), err)
-			}
-			return
-		}
-		checkTaken(t, rule, n, res, err)
-		checkError(t, err)
-		if err == nil && rule == anyFunnel {
-			checkFunnelReply(t, res, a, b)
-		}
-	})
-}
-
-// checkFunnelReply works out from the level in a reply, exactly, what remains.
-func checkFunnelReply(t *testing.T, res limit.Result, us, rem int64) {
-	t.Helper()
-	// us + rem/7000 µs at 7 units per 10^6 µs, of 10 units.
-	level := new(big.Rat).Add(big.NewRat(us, 1), big.NewRat(rem, 7000))
-	left := new(big.Rat).Sub(big.NewRat(10, 1), level.Mul(level, big.NewRat(7, 1_000_000)))
-	if want := floor(left); res.Remaining != want {
-		t.Errorf("level %d + %d/7000 µs: %s, want %d", us, rem, show(res), want)
-	}
 }

@@ -1,4 +1,4 @@
-package remote_test
+package remote
 
 import (
 	"context"
@@ -7,15 +7,15 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/internal/limittest"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 // No error shows more of a key than some bytes, nor anything that cannot be printed: neither of a key
 // that is kept as a hash, nor of one that is kept as it is.
 func TestErrorsOfHostileKeys(t *testing.T) {
 	const most = 300 // bytes of an error
-	l, server := newLimiter(t, remote.Options{})
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	b := onMini(t)
+	l, server := b.limiter(), b.mini
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	rule := limit.Must(limit.TokenBucket("api", limit.Tokens{Burst: 1, Refill: 1, Per: time.Hour}))
 	for what, key := range map[string]string{"long": limittest.HostileKey(), "short": limittest.HostileKey()[:200]} {

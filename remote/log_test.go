@@ -83,7 +83,10 @@ func TestForeignSortedSet(t *testing.T) {
 				b.rdb.ZAdd(ctx, name, set...)
 				b.rdb.Expire(ctx, name, time.Hour)
 				before := b.dump()
-				_, err := l.TakeAll(ctx, limit.Check{Key: key, Rule: other, N: 1}, limit.Check{Key: key, Rule: rule, N: 1})
+				v, err := l.TakeAll(ctx, limit.Check{Key: key, Rule: other, N: 1}, limit.Check{Key: key, Rule: rule, N: 1})
+				if v.Allowed || v.By != 1 || v.Rule != rule {
+					t.Errorf("%+v: %+v", set, v)
+				}
 				_, takeErr := l.Take(ctx, key, rule, 1)
 				_, backErr := l.Refund(ctx, key, rule, 1)
 				for call, err := range map[string]error{"TakeAll": err, "Take": takeErr, "Refund": backErr, "Set": l.Set(ctx, key, rule, 1)} {

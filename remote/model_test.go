@@ -2,6 +2,7 @@ package remote
 
 import (
 	"fmt"
+	"math"
 	"math/big"
 	"math/rand/v2"
 	"testing"
@@ -199,7 +200,7 @@ func cases(t *testing.T) map[string]struct {
 
 // Every decision and every remainder is that of the model, and whoever is
 // refused succeeds after exactly the wait that was named, and not a
-// microsecond before.
+// microsecond before. [FuzzNumbers] does the same for any rule.
 //
 // Fault 59: waiting as long as told is enough, 1 µs less is not.
 func TestAgainstModels(t *testing.T) {
@@ -209,28 +210,43 @@ func TestAgainstModels(t *testing.T) {
 			l := b.limiter()
 			rng := rand.New(rand.NewPCG(1, uint64(len(name))))
 			most := min(c.rule.Limit(), 1<<53-1) + 1
-			for i := range 200 {
+			for range 200 {
 				b.advance(time.Duration(rng.Int64N(int64(c.step)/1000+1)) * time.Microsecond)
 				n := rng.Int64N(4)
 				if c.rule.Limit() > 1<<50 || rng.IntN(8) == 0 {
 					n = rng.Int64N(most)
 				}
-				got := take(t, l, "k", c.rule, n)
-				allowed, remaining := c.model.take(b.at.UnixMicro(), n)
-				if got.Allowed != allowed || got.Remaining != remaining {
-					t.Fatalf("question %d for %d at %v: %s, the model says %v, %d", i, n, b.at, show(got), allowed, remaining)
-				}
-				if never := n > c.rule.Limit(); never != (got.RetryAfter == limit.Never) {
-					t.Fatalf("question for %d: %s", n, show(got))
-				}
-				// Redis' time as the scripts count it ends in 2255.
-				ends := b.at.Add(min(got.RetryAfter, limit.MaxWindow)).Year() > 2200
-				if !allowed && n <= c.rule.Limit() && !ends && rng.IntN(4) == 0 {
-					b.waitExactly(l, c.rule, c.model, n, got.RetryAfter)
-				}
+				b.ask(l, c.rule, c.model, n, rng.IntN(4) == 0)
 			}
 			b.everyKeyExpires()
 		})
+	}
+}
+
+// ask asks the limiter and the model for n units, and compares. If they are refused and wait is set, it asks
+// again when the wait that was named is over, and just before.
+func (b *backend) ask(l *Limiter, r *limit.Rule, m model, n int64, wait bool) {
+	b.t.Helper()
+	peek, err := l.Peek(ctx, "k", r)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	res := take(b.t, l, "k", r, n)
+	yes, remaining := m.take(b.at.UnixMicro(), min(n, math.MaxInt64/2))
+	yes = yes || n == 0 // nothing is always allowed
+	if res.Allowed != yes || res.Remaining != remaining || res.ResetAfter < 0 || res.Allowed != (res.RetryAfter == 0) {
+		b.t.Fatalf("%v, n = %d at %v: %s, the model says %v, %d", r, n, b.at, show(res), yes, remaining)
+	}
+	if n == 1 && (peek.Allowed != yes || peek.RetryAfter != res.RetryAfter || peek.Allowed && peek.Remaining != remaining+1) {
+		b.t.Fatalf("%v at %v: a peek says %s, then %s", r, b.at, show(peek), show(res))
+	}
+	if never := n > r.Limit(); never != (res.RetryAfter == limit.Never) {
+		b.t.Fatalf("%v, n = %d: %s", r, n, show(res))
+	}
+	// Redis' time as the scripts count it ends in 2255.
+	ends := b.at.Add(min(res.RetryAfter, limit.MaxWindow)).Year() > 2200
+	if wait && !yes && n <= r.Limit() && !ends {
+		b.waitExactly(l, r, m, n, res.RetryAfter)
 	}
 }
 
@@ -278,55 +294,6 @@ func (b *backend) waitExactly(l *Limiter, rule *limit.Rule, m model, n int64, wa
 			b.t.Fatalf("%d units of %v after a wait of %v, last step %v: %s, the model says %v", n, rule, wait, last, show(got), allowed)
 		}
 	}
-}
-
-// More than the limit can never be had, and costs nothing.
-//
-// Faults 41, 43, 44: more than the limit can never be had and costs nothing.
-func TestMoreThanTheLimit(t *testing.T) {
-	onBoth(t, func(t *testing.T, b *backend) {
-		l := b.limiter()
-		for _, rule := range []*limit.Rule{
-			funnel(t, 5, 1, time.Hour), sliding(t, 5, time.Hour, 10), fixed(t, 5, time.Hour), slidingLog(t, 5, time.Hour),
-		} {
-			take(t, l, "k", rule, 2)
-			for _, n := range []int64{6, 1 << 53, 1<<63 - 1} {
-				if got := take(t, l, "k", rule, n); got.Allowed || got.RetryAfter != limit.Never || got.Remaining != 3 {
-					t.Errorf("%v, %d units: %s", rule, n, show(got))
-				}
-			}
-			if got := take(t, l, "k", rule, 3); !got.Allowed || got.Remaining != 0 {
-				t.Errorf("%v, the rest: %s", rule, show(got))
-			}
-			if got := take(t, l, "k", rule, 0); !got.Allowed || got.Remaining != 0 {
-				t.Errorf("%v, a look: %s", rule, show(got))
-			}
-		}
-		none := fixed(t, 0, time.Hour)
-		if got := take(t, l, "none", none, 1); got.Allowed || got.RetryAfter != limit.Never {
-			t.Errorf("a limit of 0: %s", show(got))
-		}
-	})
-}
-
-func TestReset(t *testing.T) {
-	onBoth(t, func(t *testing.T, b *backend) {
-		l := b.limiter()
-		for _, rule := range []*limit.Rule{
-			funnel(t, 5, 1, time.Hour), sliding(t, 5, time.Hour, 10), fixed(t, 5, time.Hour), slidingLog(t, 5, time.Hour),
-		} {
-			for range 2 {
-				take(t, l, "k", rule, 5)
-				if err := l.Reset(ctx, "k", rule); err != nil {
-					t.Fatal(err)
-				}
-				if got := take(t, l, "k", rule, 0); got.Remaining != 5 || got.ResetAfter != 0 {
-					t.Errorf("%v after a reset: %s", rule, show(got))
-				}
-			}
-		}
-		b.everyKeyExpires()
-	})
 }
 
 // Extreme numbers, on the real Redis too: nothing wraps, nothing is refused by

@@ -187,29 +187,6 @@ func TestRoomCannotBeTold(t *testing.T) {
 	}
 }
 
-// A user who may not publish makes room all the same.
-func TestRoomWithoutPermission(t *testing.T) {
-	b := onReal(t)
-	b.do("ACL", "SETUSER", "mute", "reset", "on", ">pw", "~*", "&*", "+@all", "-publish")
-	o := options(b.addr)
-	o.Username, o.Password = "mute", "pw"
-	rdb := redis.NewClient(o)
-	defer rdb.Close()
-	l, err := New(rdb, Options{CommandTimeout: 5 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.set(l.store.Keyspace().ChannelKey(), "id1")
-	rule := fixed(t, 10, time.Hour)
-	take(t, l, "k", rule, 10)
-	if back, err := l.Refund(ctx, "k", rule, 3); back != 3 || err != nil {
-		t.Errorf("%d handed back, %v", back, err)
-	}
-	if err := l.Reset(ctx, "k", rule); err != nil || remains(t, l, "k", rule) != 10 {
-		t.Errorf("reset: %v", err)
-	}
-}
-
 // channelOf beats, and returns the id of the channel.
 func channelOf(t *testing.T, s *redisstore.Store) string {
 	t.Helper()

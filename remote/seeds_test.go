@@ -11,49 +11,31 @@ import (
 
 // The rows of the systems that this package must be able to stand in for.
 
-func TestSeedRow2SlidingLogEvery5s(t *testing.T) {
-	b := onMini(t)
-	l, rule := b.limiter(), slidingLog(t, 3, 30*time.Second)
-	var got strings.Builder
-	for i := range 10 {
-		res := take(t, l, "u", rule, 1)
-		got.WriteByte(mark(res.Allowed))
-		if i == 3 && res.RetryAfter != 15*time.Second {
-			t.Errorf("4th call: retry after %v, want 15s", res.RetryAfter)
+// Rows 2, 5 and 6: one call every so often. What a call is told is in TestAgainstModels.
+func TestSeedRowsTimelines(t *testing.T) {
+	for _, c := range []struct {
+		rule  *limit.Rule
+		every time.Duration
+		want  string
+	}{
+		// 0, 5 and 10 s are admitted; at 30 s the first is exactly one window old.
+		{slidingLog(t, 3, 30*time.Second), 5 * time.Second, "1110001110"},
+		{slidingLog(t, 3, 30*time.Second), 3 * time.Second, strings.Repeat("1110000000", 5)},
+		{slidingLog(t, 5, time.Minute), 0, "11111000000000000000"},
+		{funnel(t, 10, 1, time.Hour), 0, "11111111110000000000"},
+		{funnel(t, 5, 5, time.Minute), 0, "11111000000000000000"},
+		{funnel(t, 16, 30, time.Minute), 0, "11111111111111110"}, // CL.THROTTLE laoqian:reply 15 30 60
+	} {
+		b := onMini(t)
+		l, got := b.limiter(), ""
+		for range c.want {
+			got += answers(t, l, "u", c.rule, 1)
+			b.advance(c.every)
 		}
-		b.advance(5 * time.Second)
-	}
-	// 0, 5 and 10 s are admitted; at 30 s the first is exactly one window old.
-	if want := "1110001110"; got.String() != want {
-		t.Errorf("got %s, want %s", got.String(), want)
-	}
-}
-
-func TestSeedRow2SlidingLogEvery3s(t *testing.T) {
-	b := onMini(t)
-	l, rule := b.limiter(), slidingLog(t, 3, 30*time.Second)
-	var got strings.Builder
-	for range 50 {
-		got.WriteByte(mark(take(t, l, "u", rule, 1).Allowed))
-		b.advance(3 * time.Second)
-	}
-	if want := strings.Repeat("1110000000", 5); got.String() != want {
-		t.Errorf("got %s, want %s", got.String(), want)
-	}
-}
-
-func TestSeedRow2SlidingLogAtOnce(t *testing.T) {
-	onBoth(t, func(t *testing.T, b *backend) {
-		l, rule := b.limiter(), slidingLog(t, 5, time.Minute)
-		if got, want := answers(t, l, "u", rule, 20), "11111000000000000000"; got != want {
-			t.Errorf("got %s, want %s", got, want)
+		if got != c.want {
+			t.Errorf("%v every %v: %s, want %s", c.rule, c.every, got, c.want)
 		}
-		// A refusal writes nothing: five members, and not one more.
-		if n := b.rdb.ZCard(ctx, l.store.Keyspace().CounterKey(rule, "u")).Val(); n != 5 {
-			t.Errorf("%d members, want 5", n)
-		}
-		b.everyKeyExpires()
-	})
+	}
 }
 
 // Fault 21: single scripts survive a flush as well.
@@ -69,46 +51,6 @@ func TestSeedRow3ScriptsSurviveFlush(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestSeedRow5FunnelAtOnce(t *testing.T) {
-	onBoth(t, func(t *testing.T, b *backend) {
-		l := b.limiter()
-		slow := funnel(t, 10, 1, time.Hour)
-		if got, want := answers(t, l, "a", slow, 20), strings.Repeat("1", 10)+strings.Repeat("0", 10); got != want {
-			t.Errorf("capacity 10: %s, want %s", got, want)
-		}
-		reply := funnel(t, 5, 5, time.Minute)
-		if got, want := answers(t, l, "b", reply, 20), strings.Repeat("1", 5)+strings.Repeat("0", 15); got != want {
-			t.Errorf("5 per minute: %s, want %s", got, want)
-		}
-		b.everyKeyExpires()
-	})
-}
-
-// The facts that redis-cell prints for CL.THROTTLE laoqian:reply 15 30 60.
-func TestSeedRow6CLThrottle(t *testing.T) {
-	b := onMini(t)
-	l, rule := b.limiter(), funnel(t, 16, 30, time.Minute)
-	for k := int64(1); k <= 16; k++ {
-		res := take(t, l, "laoqian:reply", rule, 1)
-		want := limit.Result{
-			Allowed: true, Limit: 16, Remaining: 16 - k, ResetAfter: time.Duration(k) * 2 * time.Second,
-			Source: limit.SourceRemote,
-		}
-		if res != want {
-			t.Errorf("call %d: %s, want %s", k, show(res), show(want))
-		}
-	}
-	b.advance(time.Second)
-	res := take(t, l, "laoqian:reply", rule, 1)
-	if res.Allowed || res.Remaining != 0 || res.RetryAfter != time.Second || res.ResetAfter != 31*time.Second {
-		t.Errorf("17th call, a second later: %s", show(res))
-	}
-	b.advance(res.RetryAfter)
-	if res := take(t, l, "laoqian:reply", rule, 1); !res.Allowed {
-		t.Errorf("after the wait: %s", show(res))
-	}
 }
 
 func TestSeedRow7FixedWindow(t *testing.T) {
@@ -153,24 +95,6 @@ func TestSeedRow8SubWindows(t *testing.T) {
 	b.advance(time.Microsecond)
 	if res := take(t, l, "u", rule, 0); res.Remaining != 100 {
 		t.Errorf("after 60 s: %s", show(res))
-	}
-}
-
-// Two overlapping windows, each with the full limit: summing them would admit
-// half as much as the limit in the long run.
-func TestSeedRow9TwoWindowsDoNotHalve(t *testing.T) {
-	b := onMini(t)
-	l, rule := b.limiter(), sliding(t, 60, time.Minute, 1)
-	const minutes = 20
-	admitted := 0
-	for range minutes * 60 * 2 { // twice the limit, evenly
-		if take(t, l, "u", rule, 1).Allowed {
-			admitted++
-		}
-		b.advance(500 * time.Millisecond)
-	}
-	if admitted < minutes*60*9/10 || admitted > (minutes+1)*60 {
-		t.Errorf("admitted %d in %d minutes at 60 a minute", admitted, minutes)
 	}
 }
 

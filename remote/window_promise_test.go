@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/limittest"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -75,53 +74,6 @@ func TestWindowHoldsItsLimit(t *testing.T) {
 					t.Errorf("%v in %d buckets, %s: %d units admitted, an exact log admits %d", r, buckets, what, log.Total, exact.Total)
 				}
 			}
-		}
-	}
-}
-
-// On a real server: the whole limit at the end of a bucket, and then as much as there is,
-// again and again, until it has left.
-//
-// Fault 85: a real server admits no second limit before the first has left.
-func TestWindowHoldsItsLimitOnRedis(t *testing.T) {
-	b := onReal(t)
-	l := b.limiter()
-	for _, r := range []*limit.Rule{sliding(t, 1000, time.Second, 2), sliding(t, 1000, 1500*time.Millisecond, 10)} {
-		tick := time.NewTicker(2 * time.Millisecond)
-		defer tick.Stop()
-		width, window := arith.Of(r).Width.Microseconds(), limittest.Window(r)/1000
-		for late := b.now() % width; late < width*8/10 || late > width*95/100; late = b.now() % width {
-			<-tick.C
-		}
-		type taken struct{ before, after, n int64 }
-		var all []taken
-		begun := b.now()
-		for last := begun; last < begun+2*window; {
-			got := taken{before: last}
-			n, _, err := l.TakeAtMost(ctx, "k", r, 1000)
-			if err != nil {
-				t.Fatal(err)
-			}
-			last = b.now()
-			if got.after, got.n = last, n; n > 0 {
-				all = append(all, got)
-			}
-			<-tick.C
-		}
-		most, total := int64(0), int64(0)
-		for i, first := range all {
-			total += first.n
-			sum := int64(0)
-			for _, a := range all[i:] {
-				if a.after-first.before < window { // surely less than a window later
-					sum += a.n
-				}
-			}
-			most = max(most, sum)
-		}
-		t.Logf("%v in %d buckets: %d units in all, at most %d in one window", r, r.Buckets(), total, most)
-		if most > limittest.Bound(r) || total < 2*r.Limit() {
-			t.Errorf("%v in %d buckets: %d units, at most %d in one window, %d are promised", r, r.Buckets(), total, most, limittest.Bound(r))
 		}
 	}
 }

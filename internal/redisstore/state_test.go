@@ -193,6 +193,7 @@ func FuzzTakenMutated(f *testing.F) {
 		f.Add(i%2 == 0, int64(i)<<40, int64(i), int64(1)<<50, i, i/3, "007", int64(i)-3)
 		f.Add(i%3 == 0, int64(7), int64(maxExact), int64(3), i, i, " 1 2", int64(1)<<53+int64(i))
 	}
+	f.Add(true, int64(1)<<30, int64(1), int64(9), uint8(7), uint8(2), "", int64(0)) // a bucket ahead of the current one
 	f.Fuzz(func(t *testing.T, booked bool, now, gen, units int64, at, how uint8, text string, number int64) {
 		now &= 1<<40 - 1
 		v := Taken{Booked: booked, Now: time.Duration(now) * time.Microsecond, Answers: make([]Answer, 2)}
