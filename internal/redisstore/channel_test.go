@@ -1,12 +1,9 @@
 package redisstore
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // channelOf beats, offers an id, and returns that of the channel.
@@ -75,38 +72,4 @@ func TestBrokenChannelKey(t *testing.T) {
 			t.Errorf("a broken list of nodes: %+v, %v", beat, err)
 		}
 	})
-}
-
-// Redis' channels are those of all its databases: nodes of two of them hear nothing of each
-// other, because their ids differ.
-func TestDatabasesDoNotHearEachOther(t *testing.T) {
-	b := onReal(t)
-	var subs []*Subscription
-	var stores []*Store
-	var channels []string
-	for db := range 2 {
-		o := options(b.addr)
-		o.DB = 5 * db
-		rdb := redis.NewClient(o)
-		defer rdb.Close()
-		s := storeOn(t, rdb)
-		id := channelOf(t, s, fmt.Sprint("of", db))
-		stores, channels = append(stores, s), append(channels, s.Keyspace().NoticeChannel(id))
-		subs = append(subs, listening(t, s, channels[db]))
-	}
-	if channels[0] == channels[1] {
-		t.Fatalf("both listen to %s", channels[0])
-	}
-	for db, s := range stores {
-		if _, err := s.Exec(ctx, nil, &Message{channels[db], fmt.Append(nil, "from ", db), 0}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for db, sub := range subs { // the first that each hears is its own
-		wantHeard(t, sub, channels[db], fmt.Sprint("from ", db))
-	}
-	if err := stores[0].Publish(ctx, Message{channels[0], []byte("once more"), 0}); err != nil {
-		t.Fatal(err)
-	}
-	wantHeard(t, subs[0], channels[0], "once more")
 }

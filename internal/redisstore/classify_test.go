@@ -31,12 +31,6 @@ func TestClassifyPermissions(t *testing.T) {
 	}
 }
 
-// answer is an error that Redis has sent.
-type answer string
-
-func (a answer) Error() string { return string(a) }
-func (answer) RedisError()     {}
-
 // Only what was sent, and not answered, may have been executed.
 func TestMayHaveRun(t *testing.T) {
 	for _, c := range []struct {
@@ -51,8 +45,8 @@ func TestMayHaveRun(t *testing.T) {
 		{fmt.Errorf("%w: nonsense", ErrBadReply), true},
 		{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, false},
 		{redis.ErrPoolTimeout, false},
-		{answer("OOM command not allowed"), false},
-		{answer("MOVED 1 127.0.0.1:1"), false},
+		{reply("OOM command not allowed"), false},
+		{reply("MOVED 1 127.0.0.1:1"), false},
 	} {
 		if got := MayHaveRun(Wrap(c.err)); got != c.want {
 			t.Errorf("%v: %v", c.err, got)

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -243,35 +244,36 @@ func TestReplyBeforeTheCut(t *testing.T) {
 	}
 }
 
-// A cluster of two real masters: every shard's keys are in one slot, pipelines
-// go to both, and what has moved is followed.
+// A cluster of real masters: every shard's keys are in one slot, it is known where, pipelines
+// go to all masters, and what has moved is followed.
 //
 // Faults 19, 50: a slot that has moved is followed; every key of a shard is in one slot.
 func TestCluster(t *testing.T) {
-	a, b := clusterNode(t), clusterNode(t)
-	a.do("CLUSTER", "ADDSLOTSRANGE", 0, 8191)
-	b.do("CLUSTER", "ADDSLOTSRANGE", 8192, 16383)
-	host, port, _ := strings.Cut(b.addr, ":")
-	a.do("CLUSTER", "MEET", host, port)
-	up := func(x *backend) bool {
-		return strings.Contains(x.rdb.ClusterInfo(ctx).Val(), "cluster_state:ok") &&
-			strings.Contains(x.rdb.ClusterInfo(ctx).Val(), "cluster_known_nodes:2")
-	}
-	poll(t, func() bool { return up(a) && up(b) })
-	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{a.addr, b.addr}, ContextTimeoutEnabled: true})
+	k := redistest.StartCluster(t)
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: k.Addrs(), ContextTimeoutEnabled: true})
 	defer rdb.Close()
 	o := Options{Shards: 16, CommandTimeout: 5 * time.Second}
 	s, err := NewStore(rdb, o)
 	if err != nil {
 		t.Fatal(err)
 	}
+	servers := s.Servers(ctx) // it is the first call of this client
+	for shard := range 16 {
+		if owner := ownerOf(t, k, s.Keyspace().SeqKey(shard, "n1")); servers[shard] != owner.Addr() {
+			t.Errorf("shard %d is on %s, not %s", shard, owner.Addr(), servers[shard])
+		}
+	}
 	rule := funnel(t, 1000, 1, time.Hour)
 	for seq := int64(1); seq <= 3; seq++ {
 		if seq == 2 { // one of the masters forgets the scripts
-			a.do("SCRIPT", "FLUSH")
+			dial(t, k.Masters[0].Addr()).ScriptFlush(ctx)
 		}
 		if seq == 3 {
-			moveSlot(t, a, b, s.Keyspace().SeqKey(0, "n1"))
+			slot, err := k.Slot(s.Keyspace().SeqKey(0, "n1"))
+			owner := ownerOf(t, k, s.Keyspace().SeqKey(0, "n1"))
+			if err := errors.Join(err, k.Migrate(slot, k.Masters[(slices.Index(k.Masters, owner)+1)%3], nil)); err != nil {
+				t.Fatal(err)
+			}
 		}
 		var batches []*Batch
 		shards := make([]int, 16)
@@ -303,25 +305,16 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-func clusterNode(t *testing.T) *backend {
-	return onReal(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "5000")
-}
-
-// moveSlot hands the slot of a key over to the other node, keys and all.
-func moveSlot(t *testing.T, a, b *backend, key string) {
+// ownerOf returns the master that serves a key.
+func ownerOf(t *testing.T, k *redistest.Cluster, key string) *redistest.Server {
 	t.Helper()
-	slot := a.rdb.ClusterKeySlot(ctx, key).Val()
-	from, to := a, b
-	if slot > 8191 {
-		from, to = b, a
+	slot, err := k.Slot(key)
+	if err != nil {
+		t.Fatal(err)
 	}
-	fromID, toID := from.rdb.ClusterMyID(ctx).Val(), to.rdb.ClusterMyID(ctx).Val()
-	to.do("CLUSTER", "SETSLOT", slot, "IMPORTING", fromID)
-	from.do("CLUSTER", "SETSLOT", slot, "MIGRATING", toID)
-	host, port, _ := strings.Cut(to.addr, ":")
-	for _, k := range from.rdb.ClusterGetKeysInSlot(ctx, int(slot), 100).Val() {
-		from.do("MIGRATE", host, port, k, 0, 5000)
+	owner, err := k.Owner(slot)
+	if err != nil {
+		t.Fatal(err)
 	}
-	to.do("CLUSTER", "SETSLOT", slot, "NODE", toID)
-	from.do("CLUSTER", "SETSLOT", slot, "NODE", toID)
+	return owner
 }

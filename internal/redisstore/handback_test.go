@@ -10,52 +10,44 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
+// books returns a report of n units that are booked now.
+func (b *backend) books(key string, r *limit.Rule, n int64) report.Report {
+	if r.Algorithm() == limit.AlgorithmFunnel {
+		return report.Report{Key: key, Rule: r, Units: n, Ahead: arith.Of(r).Cost(n)}
+	}
+	return report.Report{Key: key, Rule: r, Units: n, Buckets: []report.Bucket{{ID: b.now() / widthUS(r), Units: n}}}
+}
+
+// handsBack has a report hand back n units that were booked just now.
+func (b *backend) handsBack(op report.Report, n int64) report.Report {
+	if op.Rule.Algorithm() == limit.AlgorithmFunnel {
+		op.Back, op.BackTop = arith.Of(op.Rule).Cost(n), arith.Of(op.Rule).Full
+	} else {
+		op.BackBuckets = []report.Bucket{{ID: b.now() / widthUS(op.Rule), Units: n}}
+	}
+	return op
+}
+
 // What a batch hands back comes off once, however often it arrives, and what
 // it books is not touched.
 func TestBatchHandsBack(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *backend) {
 		s := b.store()
-		for _, r := range callRules(t)[:3] {
-			k := s.Keyspace().CounterKey(r, "k")
-			shard := s.Keyspace().Shard("k")
-			node := "n-" + r.Algorithm().String()
-			op := func(units, back int64) report.Report {
-				op := report.Report{Key: k, Rule: r, Units: units}
-				if r.Algorithm() == limit.AlgorithmFunnel {
-					op.Back, op.BackTop, op.Ahead = arith.Of(r).Cost(back), arith.Of(r).Full, arith.Of(r).Cost(units)
-					return op
-				}
-				id := b.now() / widthUS(r)
-				op.Buckets = []report.Bucket{{ID: id, Units: units}}
-				if back > 0 {
-					op.BackBuckets = []report.Bucket{{ID: id, Units: back}}
-				}
-				return op
+		for i, r := range callRules(t)[:3] {
+			k, gen := s.Keyspace().CounterKey(r, "k"), int64(0)
+			batch := func(seq int64, op report.Report) *Batch {
+				return &Batch{Node: fmt.Sprint("n", i), Seq: seq, Prev: seq - 1, Ops: []report.Report{op}}
 			}
-			used := func(o Outcome) int64 {
-				st := o.Reply.States[0]
-				sum := arith.Of(r).Whole(st.Level)
-				if arith.Of(r).Cost(sum).Less(st.Level) {
-					sum++
-				}
-				for _, b := range st.Buckets {
-					sum += b.Units
-				}
-				return sum
-			}
-			first := &Batch{Shard: shard, Node: node, Seq: 1, Ops: []report.Report{op(6, 0)}}
-			second := &Batch{Shard: shard, Node: node, Seq: 2, Prev: 1, Ops: []report.Report{op(3, 4)}}
-			third := &Batch{Shard: shard, Node: node, Seq: 3, Prev: 2, Ops: []report.Report{op(1, 9)}}
-			gen := int64(0)
+			first, second, third := batch(1, b.books(k, r, 6)), batch(2, b.handsBack(b.books(k, r, 3), 4)), batch(3, b.handsBack(b.books(k, r, 1), 9))
 			for i, c := range []struct {
 				b    *Batch
 				want int64
 			}{{first, 6}, {second, 5}, {second, 5}, {third, 1}, {third, 1}} {
-				o := execAll(s, []*Batch{c.b})[0]
-				if o.Err != nil || used(o) != c.want {
+				o := exec(t, s, c.b)
+				if heldBy(r, &o.States[0]) != c.want {
 					t.Fatalf("%v, step %d: %+v, want %d used", r, i, o, c.want)
 				}
-				if now := o.Reply.States[0].Gen; i > 0 && now <= gen && o.Reply.Verdict == VerdictApplied {
+				if now := o.States[0].Gen; i > 0 && now <= gen && o.Verdict == VerdictApplied {
 					t.Errorf("%v, step %d: generation %d after %d", r, i, now, gen)
 				} else {
 					gen = now
@@ -101,12 +93,8 @@ func TestBatchHandsNothingBack(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *backend) {
 		s := b.store()
 		for i, rule := range []*limit.Rule{funnel(t, 10, 1, 1000*time.Hour), fixed(t, 10, 1000*time.Hour), sliding(t, 10, 1000*time.Hour, 10)} {
-			back := report.Report{Key: s.Keyspace().CounterKey(rule, "k"), Rule: rule, Back: arith.Of(rule).Cost(5), BackTop: arith.Of(rule).Full}
-			if rule.Algorithm() != limit.AlgorithmFunnel {
-				back = report.Report{Key: back.Key, Rule: rule, BackBuckets: []report.Bucket{{ID: b.now() / widthUS(rule), Units: 5}}}
-			}
-			node, shard := fmt.Sprint("n", i), s.Keyspace().Shard("k")
-			if st := exec(t, s, &Batch{Shard: shard, Node: node, Seq: 1, Ops: []report.Report{back}}).States[0]; st.Gen != 0 {
+			back := b.handsBack(report.Report{Key: s.Keyspace().CounterKey(rule, "k"), Rule: rule}, 5)
+			if st := exec(t, s, &Batch{Node: fmt.Sprint("n", i), Seq: 1, Ops: []report.Report{back}}).States[0]; st.Gen != 0 {
 				t.Errorf("%v: generation %d begins of a key that Redis does not know", rule, st.Gen)
 			}
 		}
@@ -120,16 +108,9 @@ func TestBatchHandsBackAfterReset(t *testing.T) {
 		s := b.store()
 		l := &Limiter{s}
 		for i, rule := range []*limit.Rule{funnel(t, 10, 1, 1000*time.Hour), fixed(t, 10, 1000*time.Hour), sliding(t, 10, 1000*time.Hour, 10)} {
-			op := report.Report{Key: s.Keyspace().CounterKey(rule, "k"), Rule: rule, Units: 5}
-			back := report.Report{Key: op.Key, Rule: rule}
-			node := fmt.Sprint("n", i)
-			if rule.Algorithm() == limit.AlgorithmFunnel {
-				op.Ahead, back.Back, back.BackTop = arith.Of(rule).Cost(5), arith.Of(rule).Cost(5), arith.Of(rule).Full
-			} else {
-				op.Buckets = []report.Bucket{{ID: b.now() / widthUS(rule), Units: 5}}
-				back.BackBuckets = op.Buckets
-			}
-			shard := s.Keyspace().Shard("k")
+			node, shard := fmt.Sprint("n", i), s.Keyspace().Shard("k")
+			op := b.books(s.Keyspace().CounterKey(rule, "k"), rule, 5)
+			back := b.handsBack(report.Report{Key: op.Key, Rule: rule}, 5)
 			old := exec(t, s, &Batch{Shard: shard, Node: node, Seq: 1, Ops: []report.Report{op}}).States[0]
 			if err := l.Reset(ctx, "k", rule); err != nil {
 				t.Fatal(err)
@@ -154,24 +135,6 @@ func TestBatchHandsBackAfterReset(t *testing.T) {
 			}
 			if left := remains(t, l, "k", rule); left != 0 {
 				t.Errorf("%v: %d remain of what was restored", rule, left)
-			}
-		}
-	})
-}
-
-// Take and batches count in the same state.
-func TestTakeSeesBatches(t *testing.T) {
-	onBoth(t, func(t *testing.T, b *backend) {
-		x := newBookings(t, b)
-		l := &Limiter{x.s}
-		for _, rule := range []*limit.Rule{x.funnel, x.window} {
-			take(t, l, "k", rule, 10)
-		}
-		exec(t, x.s, x.batch(1, 0, 20))
-		x.wantUsed(30)
-		for _, rule := range []*limit.Rule{x.funnel, x.window} {
-			if got := take(t, l, "k", rule, 5); got.Remaining != 65 {
-				t.Errorf("%v: %s", rule, show(got))
 			}
 		}
 	})

@@ -169,10 +169,3 @@ func TestShapeOf(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
-
-func BenchmarkNoticeID(b *testing.B) {
-	k, rule := Keyspace{prefix: "hl", shards: 64}, funnel(b, 10, 7, time.Second)
-	for b.Loop() {
-		k.NoticeID(7, rule, StoredKey{Text: "user:12345"})
-	}
-}

@@ -23,7 +23,7 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestAnswered(t *testing.T) {
-	for err, want := range map[error]bool{nil: false, io.EOF: false, ErrBadReply: false, answer("OOM x"): true, Wrap(fmt.Errorf("x: %w", answer("NOAUTH x"))): true} {
+	for err, want := range map[error]bool{nil: false, io.EOF: false, ErrBadReply: false, reply("OOM x"): true, Wrap(fmt.Errorf("x: %w", reply("NOAUTH x"))): true} {
 		if Answered(err) != want {
 			t.Errorf("%v: want %t", err, want)
 		}

@@ -2,8 +2,6 @@ package redisstore
 
 import (
 	"errors"
-	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -13,72 +11,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
-
-// hostile turns bytes into a reply such as no script gives.
-func hostile(data []byte) any {
-	if len(data) == 0 {
-		return nil
-	}
-	words := []any{
-		"a", "d", "s", "l", "f", "w", "e", "0", "1", "2", "", " 1:2", " 1:2 2:3", " 2:3 1:2", "1:2", " 1:", " 1:2 ", "nan", "-1", "01", "1e3",
-		"9007199254740992", "9007199254740993", "99999999999999999999", "+1", int64(1), int64(math.MinInt64), nil, true, 1.5, math.NaN(),
-		[]any{"a"}, map[any]any{"a": 1}, errors.New("ERR"), strings.Repeat(" 1:1", 2000), "1760000000123456",
-	}
-	items := make([]any, 0, len(data))
-	for _, b := range data {
-		items = append(items, words[int(b)%len(words)])
-	}
-	switch data[0] % 17 {
-	case 0:
-		return items[0]
-	default:
-		return items
-	}
-}
-
-// Fault 48: no reply, however wrong, panics or gives a negative number.
-func FuzzDecode(f *testing.F) {
-	f.Add([]byte{1, 7, 8, 9}, "1", "2")
-	f.Add([]byte{1, 35, 8, 9, 4, 8, 7, 7, 5, 8, 11}, "a", "b")
-	f.Add([]byte{33, 33, 33}, "", "\x00")
-	f.Fuzz(func(t *testing.T, data []byte, a, b string) {
-		reply := hostile(data)
-		if items, ok := reply.([]any); ok {
-			reply = append(items, a, b)
-		}
-		ops := []report.Report{
-			{Key: "f", Rule: limit.Must(limit.Funnel("f", 10, 7, time.Second))},
-			{Key: "w", Rule: limit.Must(limit.SlidingWindow("w", 10, time.Second))},
-		}
-		lines := []any{reply, nil}
-		if items, ok := reply.([]any); ok {
-			var text strings.Builder
-			for _, item := range items { // words, with what may come between them
-				text.WriteString(fmt.Sprint(item) + []string{" ", "\n", "", ":"}[len(text.String())%4])
-			}
-			lines[1] = text.String() + a + "\n" + b
-		}
-		for n := range len(ops) + 1 {
-			for _, text := range lines {
-				r, err := decodeBatch(text, ops[:n])
-				checkDecoded(t, r, err, ops[:n])
-			}
-		}
-		if _, err := decodeBeat([]*call{{val: reply}, {val: reply}}, 2, 0, Keyspace{prefix: "hl", shards: 4}); err != nil && !errors.Is(err, ErrBadReply) && !isKeyError(err) {
-			t.Errorf("beat: %v", err)
-		}
-		r := (&call{val: reply, keys: []string{"k"}}).reply()
-		if r.by >= 0 != isKeyError(r.err) {
-			t.Errorf("blamed %d: %v", r.by, r.err)
-		}
-		r.flag()
-		r.span(ops[0].Rule)
-		if list := r.buckets(ops[1].Rule); len(list) > arith.Of(ops[1].Rule).Kept+1 {
-			t.Errorf("%d buckets", len(list))
-		}
-		_ = r.end()
-	})
-}
 
 func checkDecoded(t *testing.T, r Reply, err error, ops []report.Report) {
 	t.Helper()

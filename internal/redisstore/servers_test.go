@@ -8,8 +8,6 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
-
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
 // servers asks a store of 16 shards on a client where they are, and lists the addresses.
@@ -74,27 +72,6 @@ func TestServersOfOtherClients(t *testing.T) {
 		}
 		if on := map[string]*miniredis.Miniredis{a.Addr(): a, b.Addr(): b}[addr]; !on.Exists(keys.SeqKey(i, "node")) {
 			t.Errorf("shard %d is not on %s", i, addr)
-		}
-	}
-}
-
-func TestServersOfACluster(t *testing.T) {
-	k := redistest.StartCluster(t)
-	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: k.Addrs()})
-	t.Cleanup(func() { _ = rdb.Close() })
-	all, _ := servers(t, rdb) // it is the first call of this client
-	keys := Keyspace{prefix: "hl", shards: 16}
-	for i, addr := range all {
-		slot, err := k.Slot(keys.SeqKey(i, "node"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		owner, err := k.Owner(slot)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if addr != owner.Addr() {
-			t.Errorf("shard %d is on %s, not %s", i, owner.Addr(), addr)
 		}
 	}
 }

@@ -8,10 +8,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
@@ -265,30 +263,6 @@ func TestSubscriptionCloses(t *testing.T) {
 		}
 	}
 	poll(t, func() bool { return b.rdb.PubSubNumSub(ctx, "c").Val()["c"] == 0 })
-}
-
-// Within a bubble, over a pipe, by both protocols.
-func TestSubscribeInABubble(t *testing.T) {
-	for name, protocol := range map[string]int{"RESP2": 2, "RESP3": 3} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := miniredis.NewMiniRedis()
-				defer m.Close()
-				o := options("127.0.0.1:6379")
-				o.Protocol = protocol
-				o.Dialer = func(context.Context, string, string) (net.Conn, error) { return m.Dial() }
-				rdb := redis.NewClient(o)
-				defer rdb.Close()
-				s := storeOn(t, rdb)
-				everyWay(t, s)
-				sub := listening(t, s, "c")
-				start := time.Now()
-				if _, _, err := sub.Receive(time.Hour); !errors.Is(err, ErrSilence) || time.Since(start) < time.Hour {
-					t.Errorf("%v after %v", err, time.Since(start))
-				}
-			})
-		})
-	}
 }
 
 // Close does not wait for a client that connects anew after a break, with a Dialer that does not
