@@ -8,36 +8,8 @@ import (
 )
 
 // A dry run answers what the rule itself would, lets it pass, and consumes only
-// what fits. Both count the same key.
+// what fits. Both count the same key. Of Take it is shown by TestTakeAllAgainstModels.
 func TestDryRun(t *testing.T) {
-	forCallRules(t, func(t *testing.T, _ *backend, l *Limiter, r *limit.Rule) {
-		dry := r.DryRun()
-		if res := take(t, l, "k", dry, 7); !res.Allowed || res.WouldRefuse || res.Remaining != 3 || res.RetryAfter != 0 {
-			t.Fatalf("7 of 10: %+v", res)
-		}
-		for _, n := range []int64{4, 10, 11, math.MaxInt64} {
-			real, res := take(t, l, "k", r, n), take(t, l, "k", dry, n)
-			if real.Allowed || real.WouldRefuse || real.Remaining != 3 {
-				t.Fatalf("%d for real: %+v", n, real)
-			}
-			if !res.Allowed || !res.WouldRefuse || res.Remaining != 3 || res.Limit != 10 {
-				t.Fatalf("%d in a dry run: %+v", n, res)
-			}
-			if wait := real.RetryAfter - res.RetryAfter; wait < 0 || wait > pace || (n > 10) != (res.RetryAfter == limit.Never) {
-				t.Fatalf("%d: a wait of %v, for real it is %v", n, res.RetryAfter, real.RetryAfter)
-			}
-		}
-		if res, err := l.Peek(ctx, "k", dry); err != nil || !res.Allowed || res.WouldRefuse || res.Remaining != 3 {
-			t.Errorf("a peek at 3: %+v, %v", res, err)
-		}
-		take(t, l, "k", r, 3)
-		if res, err := l.Peek(ctx, "k", dry); err != nil || !res.Allowed || !res.WouldRefuse || res.RetryAfter <= 0 {
-			t.Errorf("a peek at nothing: %+v, %v", res, err)
-		}
-	})
-}
-
-func TestDryRunTakeAtMost(t *testing.T) {
 	forCallRules(t, func(t *testing.T, _ *backend, l *Limiter, r *limit.Rule) {
 		for _, step := range []struct {
 			n, remaining int64
@@ -47,6 +19,17 @@ func TestDryRunTakeAtMost(t *testing.T) {
 			if err != nil || granted != step.n || !res.Allowed || res.WouldRefuse != step.would || res.Remaining != step.remaining {
 				t.Fatalf("%d: %d granted, %+v, %v, want %+v", step.n, granted, res, err, step)
 			}
+			real := take(t, l, "k", r, max(step.n, 11)) // what never fits takes nothing
+			if (step.n > 10) != (res.RetryAfter == limit.Never) || real.Remaining != step.remaining {
+				t.Fatalf("%d: %s, for real %s", step.n, show(res), show(real))
+			}
+			peek, err := l.Peek(ctx, "k", r.DryRun())
+			if err != nil || !peek.Allowed || peek.WouldRefuse != (step.remaining == 0) || peek.Remaining != step.remaining {
+				t.Fatalf("a peek after %d: %s, %v", step.n, show(peek), err)
+			}
+		}
+		if err := l.WaitN(ctx, "k", r.DryRun(), 4); err != nil || remains(t, l, "k", r) != 0 {
+			t.Errorf("a wait: %v", err)
 		}
 	})
 }

@@ -2,7 +2,6 @@ package remote_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -79,42 +78,6 @@ func ExampleLimiter_TakeAll() {
 	// Output:
 	// true second 1 0s
 	// false minute 2 40s
-}
-
-func ExampleLimiter_Wait() {
-	server, err := miniredis.Run() // in place of a real one
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer server.Close()
-	server.SetTime(time.Unix(1_760_000_000, 0))
-
-	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
-	defer rdb.Close()
-	lim, err := remote.New(rdb, remote.Options{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	// Mails queue: one leaves every 20 ms, whichever process it is on. The
-	// fourth would have to wait for longer than its sender is willing to.
-	mails := limit.Must(limit.Funnel("mail", 1, 50, time.Second))
-	ctx := context.Background()
-	for range 3 {
-		fmt.Println(lim.Wait(ctx, "relay", mails))
-	}
-	ctx, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
-	defer cancel()
-	var late *limit.WaitError
-	if err := lim.Wait(ctx, "relay", mails); errors.As(err, &late) {
-		fmt.Println("it would take", late.Need) // its clock stands still here
-	}
-	// Output:
-	// <nil>
-	// <nil>
-	// <nil>
-	// it would take 60ms
 }
 
 func ExampleLimiter_Reserve() {

@@ -150,76 +150,47 @@ func (m *logModel) left(now int64) int64 { return max(m.limit-m.count(now), 0) }
 
 func (m *logModel) take(now, n int64) (bool, int64) { return taken(m, now, n) }
 
-// cases are rules with their models, over rates from slow to fast.
-func cases(t *testing.T) map[string]struct {
-	rule  *limit.Rule
-	model model
-	step  time.Duration // longest pause between two questions
-} {
-	type entry = struct {
-		rule  *limit.Rule
-		model model
-		step  time.Duration
-	}
-	out := map[string]entry{}
-	for _, f := range []struct {
-		capacity, units int64
-		per, step       time.Duration
-	}{
-		{7, 7, 3 * time.Second, time.Second},
-		{1, 1, 30 * 24 * time.Hour, 20 * 24 * time.Hour},
-		{1000, 10_000_000, time.Second, 100 * time.Microsecond},
-		{1 << 47, 4_500_000_000_000, 365 * 24 * time.Hour, 30 * 24 * time.Hour},
-		{13, 11, 17 * time.Nanosecond * 1000003, 10 * time.Millisecond},
-	} {
-		rule := funnel(t, f.capacity, f.units, f.per)
-		out[rule.String()] = entry{rule, newFunnelModel(f.capacity, f.units, f.per), f.step}
-	}
-	for _, w := range []struct {
-		limit   int64
-		window  time.Duration
-		buckets int
-		step    time.Duration
-	}{
-		{10, time.Second, 1, 300 * time.Millisecond},
-		{10, 7 * time.Second, 3, time.Second},
-		{100, time.Minute, 60, 5 * time.Second},
-		{1 << 53, 365 * 24 * time.Hour, 7, 20 * 24 * time.Hour},
-		{1<<53 - 1, 100 * 365 * 24 * time.Hour, 1, 200 * 24 * time.Hour},
-		{5, time.Millisecond, 1000, 100 * time.Microsecond},
-	} {
-		rule := sliding(t, w.limit, w.window, w.buckets)
-		out[fmt.Sprintf("%v in %d", rule, w.buckets)] = entry{rule, newWindowModel(rule), w.step}
-	}
-	x := fixed(t, 10, 7*time.Second)
-	out[x.String()] = entry{x, newWindowModel(x), time.Second}
-	l := slidingLog(t, 10, 7*time.Second)
-	out[l.String()] = entry{l, &logModel{limit: 10, width: arith.Of(l).Width.Microseconds()}, time.Second}
-	return out
-}
-
 // Every decision and every remainder is that of the model, and whoever is
 // refused succeeds after exactly the wait that was named, and not a
 // microsecond before. [FuzzNumbers] does the same for any rule.
 //
 // Fault 59: waiting as long as told is enough, 1 µs less is not.
 func TestAgainstModels(t *testing.T) {
-	for name, c := range cases(t) {
-		t.Run(name, func(t *testing.T) {
-			b := onMini(t)
-			l := b.limiter()
-			rng := rand.New(rand.NewPCG(1, uint64(len(name))))
-			most := min(c.rule.Limit(), 1<<53-1) + 1
-			for range 200 {
-				b.advance(time.Duration(rng.Int64N(int64(c.step)/1000+1)) * time.Microsecond)
-				n := rng.Int64N(4)
-				if c.rule.Limit() > 1<<50 || rng.IntN(8) == 0 {
-					n = rng.Int64N(most)
-				}
-				b.ask(l, c.rule, c.model, n, rng.IntN(4) == 0)
+	const day = 24 * time.Hour
+	for i, c := range []struct {
+		kind      uint8 // as of modelOf
+		limit     int64
+		units     int64
+		per       time.Duration
+		buckets   int
+		mostPause time.Duration // between two questions
+	}{
+		{0, 7, 7, 3 * time.Second, 0, time.Second},
+		{0, 1, 1, 30 * day, 0, 20 * day},
+		{0, 1000, 10_000_000, time.Second, 0, 100 * time.Microsecond},
+		{0, 1 << 47, 4_500_000_000_000, 365 * day, 0, 30 * day},
+		{0, 13, 11, 17_000_051 * time.Nanosecond, 0, 10 * time.Millisecond},
+		{1, 10, 0, time.Second, 1, 300 * time.Millisecond},
+		{1, 10, 0, 7 * time.Second, 3, time.Second},
+		{1, 100, 0, time.Minute, 60, 5 * time.Second},
+		{1, 1 << 53, 0, 365 * day, 7, 20 * day},
+		{1, 1<<53 - 1, 0, 100 * 365 * day, 1, 200 * day},
+		{1, 5, 0, time.Millisecond, 1000, 100 * time.Microsecond},
+		{2, 10, 0, 7 * time.Second, 0, time.Second},
+		{3, 10, 0, 7 * time.Second, 0, time.Second},
+	} {
+		rule, m := modelOf(c.kind, c.limit, c.units, int64(c.per), c.buckets)
+		b, rng := onMini(t), rand.New(rand.NewPCG(1, uint64(i)))
+		l := b.limiter()
+		for range 200 {
+			b.advance(time.Duration(rng.Int64N(int64(c.mostPause)/1000+1)) * time.Microsecond)
+			n := rng.Int64N(4)
+			if c.limit > 1<<50 || rng.IntN(8) == 0 {
+				n = rng.Int64N(min(c.limit, 1<<53-1) + 1)
 			}
-			b.everyKeyExpires()
-		})
+			b.ask(l, rule, m, n, rng.IntN(4) == 0)
+		}
+		b.everyKeyExpires()
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 // The rows of the systems that this package must be able to stand in for.
 
-// Rows 2, 5 and 6: one call every so often. What a call is told is in TestAgainstModels.
+// Rows 2 and 5 to 8: one call every so often. What a call is told is in TestAgainstModels.
 func TestSeedRowsTimelines(t *testing.T) {
 	for _, c := range []struct {
 		rule  *limit.Rule
@@ -24,7 +24,9 @@ func TestSeedRowsTimelines(t *testing.T) {
 		{slidingLog(t, 5, time.Minute), 0, "11111000000000000000"},
 		{funnel(t, 10, 1, time.Hour), 0, "11111111110000000000"},
 		{funnel(t, 5, 5, time.Minute), 0, "11111000000000000000"},
-		{funnel(t, 16, 30, time.Minute), 0, "11111111111111110"}, // CL.THROTTLE laoqian:reply 15 30 60
+		{funnel(t, 16, 30, time.Minute), 0, "11111111111111110"},   // CL.THROTTLE laoqian:reply 15 30 60
+		{fixed(t, 2, time.Minute), 10 * time.Second, "1100110000"}, // begun 20 s into a minute
+		{sliding(t, 3, time.Minute, 60), 10 * time.Second, "1110001110"},
 	} {
 		b := onMini(t)
 		l, got := b.limiter(), ""
@@ -51,51 +53,6 @@ func TestSeedRow3ScriptsSurviveFlush(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestSeedRow7FixedWindow(t *testing.T) {
-	b := onMini(t)
-	l, rule := b.limiter(), fixed(t, 5, time.Minute)
-	if got := answers(t, l, "u", rule, 20); got != strings.Repeat("1", 5)+strings.Repeat("0", 15) {
-		t.Errorf("at once: %s", got)
-	}
-	res := take(t, l, "u", rule, 1)
-	left := time.Minute - time.Duration(b.at.UnixNano())%time.Minute
-	if res.RetryAfter != left || res.ResetAfter != left {
-		t.Errorf("%s, the window ends in %v", show(res), left)
-	}
-	b.advance(left - time.Microsecond)
-	if got := answers(t, l, "u", rule, 1); got != "0" {
-		t.Error("admitted in the last microsecond of a full window")
-	}
-	b.advance(time.Microsecond)
-	if got := answers(t, l, "u", rule, 6); got != "111110" {
-		t.Errorf("next window: %s", got)
-	}
-}
-
-func TestSeedRow8SubWindows(t *testing.T) {
-	b := onMini(t)
-	// One minute in 60 sub-windows of a second; the clock stands 0.123456 s
-	// into one.
-	l, rule := b.limiter(), sliding(t, 100, time.Minute, 60)
-	if got := answers(t, l, "u", rule, 110); got != strings.Repeat("1", 100)+strings.Repeat("0", 10) {
-		t.Errorf("at once: %s", got)
-	}
-	b.advance(59 * time.Second)
-	if res := take(t, l, "u", rule, 1); res.Allowed {
-		t.Errorf("after 59 s: %s", show(res))
-	}
-	// No more than one bucket's share of the limit may be gone before they are a minute
-	// old, and then all of them are.
-	b.advance(time.Second - time.Microsecond)
-	if res := take(t, l, "u", rule, 0); res.Remaining != 2 {
-		t.Errorf("just before 60 s: %s", show(res))
-	}
-	b.advance(time.Microsecond)
-	if res := take(t, l, "u", rule, 0); res.Remaining != 100 {
-		t.Errorf("after 60 s: %s", show(res))
-	}
 }
 
 // Nodes whose clocks are hours apart agree, for no script sees their clocks:

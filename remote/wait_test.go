@@ -220,19 +220,6 @@ func TestWaitAsksNothing(t *testing.T) {
 	}
 }
 
-func TestWaitDryRun(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *backend) {
-		l := b.limiter()
-		for _, rule := range callRules(t) {
-			for _, n := range []int64{7, 4, 11} {
-				if err := waited(t, ctx, l, rule.DryRun(), n, 0); err != nil || remains(t, l, "k", rule) != 3 {
-					t.Errorf("%d of %v: %v", n, rule, err)
-				}
-			}
-		}
-	})
-}
-
 // Many wait for a window: in no order, but never more than the limit at a time,
 // and none for longer than it takes.
 func TestWaitWindows(t *testing.T) {

@@ -26,16 +26,6 @@ func wantClass(t testing.TB, err error, class Class, reason string) {
 	}
 }
 
-// failing checks that all three ways into Redis fail alike and write nothing.
-func (x *bookings) failing(seq int64, class Class, reason string) {
-	x.t.Helper()
-	wantClass(x.t, execAll(x.s, []*Batch{x.batchAt(seq, 1, 1)})[0].Err, class, reason)
-	_, err := (&Limiter{x.s}).Take(ctx, "k", x.funnel, 1)
-	wantClass(x.t, err, class, reason)
-	_, err = x.s.Beat(ctx, "n1", time.Second, []int{0}, BeatOptions{})
-	wantClass(x.t, err, class, reason)
-}
-
 // batchAt is batch without asking Redis for its time.
 func (x *bookings) batchAt(seq, bucket, n int64) *Batch {
 	return &Batch{Node: "n1", Seq: seq, Prev: seq - 1, Ops: []report.Report{
@@ -48,100 +38,6 @@ func (b *backend) do(args ...any) {
 	b.t.Helper()
 	if err := b.rdb.Do(ctx, args...).Err(); err != nil {
 		b.t.Fatalf("%v: %v", args, err)
-	}
-}
-
-// Fault 23: a batch without memory is applied not at all.
-func TestOutOfMemoryAppliesNothing(t *testing.T) {
-	b := onReal(t)
-	x := newBookings(t, b)
-	exec(t, x.s, x.batch(1, 0, 3))
-	ledger := b.get(x.s.Keyspace().SeqKey(0, "n1"))
-	b.do("CONFIG", "SET", "maxmemory", "1")
-	x.failing(2, ClassUnavailable, "oom")
-	b.do("CONFIG", "SET", "maxmemory", "0")
-	if got := b.get(x.s.Keyspace().SeqKey(0, "n1")); got != ledger {
-		t.Errorf("ledger %q, was %q", got, ledger)
-	}
-	x.wantUsed(3)
-	wantReply(t, exec(t, x.s, x.batch(2, 1, 1)), VerdictApplied, 8)
-}
-
-// Fault 22: a replica and a stale replica write nothing and are told apart.
-func TestReadOnlyAppliesNothing(t *testing.T) {
-	b, master := onReal(t), onReal(t)
-	x := newBookings(t, b)
-	host, port, _ := strings.Cut(master.addr, ":")
-	b.do("REPLICAOF", host, port)
-	x.failing(1, ClassUnavailable, "readonly")
-	master.real.Kill()
-	b.do("CONFIG", "SET", "replica-serve-stale-data", "no")
-	poll(t, func() bool {
-		_, reason := Classify(execAll(x.s, []*Batch{x.batchAt(1, 1, 1)})[0].Err)
-		return reason == "masterdown"
-	})
-	b.do("REPLICAOF", "NO", "ONE")
-	x.wantUsed(0)
-}
-
-// Fault 24: a batch without replicas is applied not at all.
-func TestTooFewReplicasAppliesNothing(t *testing.T) {
-	b := onReal(t)
-	x := newBookings(t, b)
-	b.do("CONFIG", "SET", "min-replicas-to-write", "1")
-	x.failing(1, ClassUnavailable, "noreplicas")
-	b.do("CONFIG", "SET", "min-replicas-to-write", "0")
-	x.wantUsed(0)
-}
-
-// Fault 25: a missing and a wrong password are told apart.
-func TestPasswords(t *testing.T) {
-	b := onReal(t, "--requirepass", "secret")
-	for _, c := range []struct{ password, reason string }{{"", "noauth"}, {"wrong", "wrongpass"}} {
-		o := options(b.addr)
-		o.Password = c.password
-		rdb := redis.NewClient(o)
-		defer rdb.Close()
-		x := newBookings(t, &backend{t: t, rdb: rdb})
-		l := &Limiter{x.s}
-		for _, ask := range []func() error{
-			func() error { return execAll(x.s, []*Batch{x.batchAt(1, 1, 1)})[0].Err },
-			func() error { _, err := l.Take(ctx, "k", x.funnel, 1); return err },
-			func() error { _, err := x.s.Beat(ctx, "n1", time.Second, []int{0}, BeatOptions{}); return err },
-		} {
-			// Redis closes the connection of somebody who sends a long command
-			// without a password, and go-redis notices at the next call only.
-			var err error
-			poll(t, func() bool {
-				err = ask()
-				_, reason := Classify(err)
-				return reason != "closed"
-			})
-			wantClass(t, err, ClassMisconfigured, c.reason)
-		}
-	}
-}
-
-// Fault 25: rights on scripts, keys and commands are told apart from outages.
-func TestPermissions(t *testing.T) {
-	b := onReal(t)
-	for name, acl := range map[string][]any{
-		"evalsha": {"~*", "+@all", "-evalsha"},
-		"keys":    {"~other*", "+@all"},
-		"set":     {"~*", "+@all", "-set", "-zadd"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b.do(append([]any{"ACL", "SETUSER", name, "reset", "on", ">pw"}, acl...)...)
-			o := options(b.addr)
-			o.Username, o.Password = name, "pw"
-			rdb := redis.NewClient(o)
-			defer rdb.Close()
-			x := newBookings(t, &backend{t: t, rdb: rdb})
-			x.failing(1, ClassMisconfigured, "noperm")
-		})
-	}
-	if n := len(b.keys()); n != 0 {
-		t.Errorf("%d keys were written", n)
 	}
 }
 

@@ -1,6 +1,8 @@
 package redisstore
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"strconv"
 	"strings"
 	"testing"
@@ -90,6 +92,12 @@ func FuzzCounterKey(f *testing.F) {
 	f.Add("a:k", "b", "a", "k:b")
 	f.Add("1:a", "}", "1", "{a}")
 	f.Add("f", strings.Repeat("k", 257), "f", strings.Repeat("k", 258))
+	f.Add("f", "", "f", "{}")
+	f.Add("f", "}{", "f", "{nodes}")
+	f.Add("f", "x{5}", "f", "node:n1")
+	long := strings.Repeat("k", 300)
+	sum := sha256.Sum256([]byte(long))
+	f.Add("f", long, "f", hex.EncodeToString(sum[:])) // the name under which the long one is kept
 	k := Keyspace{prefix: "hl", shards: 64}
 	f.Fuzz(func(t *testing.T, name1, key1, name2, key2 string) {
 		r1, err1 := limit.FixedWindow(name1, 1, time.Second)

@@ -41,32 +41,6 @@ func TestFunnelOfAnotherRate(t *testing.T) {
 	})
 }
 
-// To go on under another rate begins a generation: by the rate of before more
-// has leaked than could have. A mere question says so and writes nothing.
-func TestFunnelOfAnotherRateIsNoLoss(t *testing.T) {
-	b := onMini(t)
-	s := b.store()
-	slow, fast := funnel(t, 100, 1, time.Minute), funnel(t, 100, 1, time.Second)
-	key := s.Keyspace().CounterKey(slow, "k")
-	seq := int64(0)
-	do := func(r *limit.Rule, units int64) report.State {
-		seq++
-		return exec(t, s, &Batch{Node: "n1", Seq: seq, Prev: seq - 1, Ops: []report.Report{{Key: key, Rule: r, Units: units, Ahead: arith.Of(r).Cost(units)}}}).States[0]
-	}
-	do(slow, 50)
-	before := b.get(key)
-	if st := do(fast, 0); !st.Converted || st.Gen != 0 || b.get(key) != before {
-		t.Errorf("asked: %+v, %q", st, b.get(key))
-	}
-	st := do(fast, 1)
-	if st.Gen == 0 || st.Converted || arith.Of(fast).Whole(st.Level) != 51 {
-		t.Errorf("written: %+v", st)
-	}
-	if again := do(fast, 1); again.Gen != st.Gen || again.Converted {
-		t.Errorf("written again: %+v, before %+v", again, st)
-	}
-}
-
 // The keys of a batch are read at once. That is no reason to miss what the batch
 // itself has written, nor that a key has leaked at another rate, of as many digits.
 func TestBatchReadsAhead(t *testing.T) {

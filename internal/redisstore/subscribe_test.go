@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -101,7 +100,21 @@ func TestPublishAndSubscribe(t *testing.T) {
 			o.Protocol = protocol
 			rdb := redis.NewClient(o)
 			defer rdb.Close()
-			everyWay(t, storeOn(t, rdb))
+			s := storeOn(t, rdb)
+			everyWay(t, s)
+			// A connection that is lost ends the subscription, although go-redis would go on as if nothing had
+			// been missed.
+			sub := listening(t, s, "c")
+			if _, _, err := sub.Receive(20 * time.Millisecond); !errors.Is(err, ErrSilence) || !strings.HasPrefix(err.Error(), "remote: ") {
+				t.Errorf("silence: %v", err)
+			}
+			sub = listening(t, s, "c")
+			rdb.Do(ctx, "CLIENT", "KILL", "TYPE", "pubsub")
+			_, _, err := sub.Receive(5 * time.Second)
+			wantClass(t, err, ClassUnavailable, "closed")
+			if _, _, again := sub.Receive(5 * time.Second); !errors.Is(again, errors.Unwrap(err)) {
+				t.Errorf("then %v", again)
+			}
 		})
 	}
 }
@@ -125,99 +138,6 @@ func TestPublishOnACluster(t *testing.T) {
 	}
 	for _, sub := range subs {
 		wantHeard(t, sub, channel, "to all")
-	}
-}
-
-// On a Ring, whose servers know nothing of each other, both sides go to the same one.
-func TestPublishOnARing(t *testing.T) {
-	addrs := map[string]string{"a": redistest.Start(t).Addr(), "b": redistest.Start(t).Addr(), "c": redistest.Start(t).Addr()}
-	for range 3 { // which server it is depends on the names
-		rdb := redis.NewRing(&redis.RingOptions{Addrs: addrs, ContextTimeoutEnabled: true})
-		everyWay(t, storeOn(t, rdb))
-		rdb.Close()
-		addrs = map[string]string{"x" + addrs["a"]: addrs["a"], "b": addrs["b"], "c": addrs["c"], "d": addrs["a"]}
-		addrs["a"] = addrs["b"]
-		for _, addr := range addrs {
-			dial(t, addr).FlushAll(ctx)
-		}
-	}
-}
-
-// A user without the right to publish books all the same, one without the right to
-// subscribe is told at once, and neither costs a heartbeat anything.
-func TestPermissionsOfChannels(t *testing.T) {
-	b := onReal(t)
-	for name, acl := range map[string][]any{
-		"publish":  {"~*", "&*", "+@all", "-publish"},
-		"channels": {"~*", "&other*", "+@all"},
-		"none":     {"~*", "resetchannels", "+@all", "-subscribe", "-publish"},
-	} {
-		b.do(append([]any{"ACL", "SETUSER", name, "reset", "on", ">pw"}, acl...)...)
-		o := options(b.addr)
-		o.Username, o.Password = name, "pw"
-		rdb := redis.NewClient(o)
-		defer rdb.Close()
-		s := storeOn(t, rdb)
-		channel := s.Keyspace().NoticeChannel("id1")
-		batch := &Batch{Shard: 1, Node: name, Seq: 1}
-		out, err := s.Exec(ctx, []*Batch{batch}, &Message{channel, []byte("x"), 0})
-		wantClass(t, err, ClassMisconfigured, "noperm")
-		if out[0].Err != nil || out[0].Reply.Verdict != VerdictApplied {
-			t.Errorf("%s: %+v", name, out[0])
-		}
-		wantClass(t, s.Publish(ctx, Message{channel, nil, 0}), ClassMisconfigured, "noperm")
-		beat, err := s.Beat(ctx, name, time.Minute, []int{1}, BeatOptions{Offer: "id1", Echo: "x", EchoChannel: channel})
-		wantClass(t, beat.EchoErr, ClassMisconfigured, "noperm")
-		if err != nil || beat.Nodes == 0 || beat.Channel != "id1" || beat.Seqs[0] != 1 {
-			t.Errorf("%s: %+v, %v", name, beat, err)
-		}
-		sub := s.Subscribe(channel)
-		_, _, err = sub.Receive(5 * time.Second)
-		if name == "publish" {
-			if err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
-		} else {
-			wantClass(t, err, ClassMisconfigured, "noperm")
-		}
-		sub.Close()
-	}
-}
-
-// A connection that is lost ends the subscription, although go-redis would go on as if
-// nothing had been missed. A new one works, also after a restart of the server.
-func TestSubscriptionEndsWithAGap(t *testing.T) {
-	b := onReal(t)
-	s := storeOn(t, b.rdb)
-	for name, cut := range map[string]func(){
-		"kill": func() { b.do("CLIENT", "KILL", "TYPE", "pubsub") },
-		"restart": func() {
-			b.real.Kill()
-			if err := b.real.Restart(); err != nil {
-				t.Fatal(err)
-			}
-		},
-	} {
-		sub := listening(t, s, "c", "d")
-		cut()
-		_, _, err := sub.Receive(5 * time.Second)
-		wantClass(t, err, ClassUnavailable, "closed")
-		if _, _, again := sub.Receive(5 * time.Second); !errors.Is(again, errors.Unwrap(err)) {
-			t.Errorf("%s: then %v", name, again)
-		}
-		sub.Close()
-		sub = listening(t, s, "c", "d")
-		poll(t, func() bool { return s.Publish(ctx, Message{"d", []byte("heard"), 0}) == nil })
-		wantHeard(t, sub, "d", "heard")
-		if n := b.rdb.PubSubNumSub(ctx, "c").Val()["c"]; n != 1 {
-			t.Errorf("%s: %d connections listen", name, n)
-		}
-		sub.Close()
-	}
-	sub := listening(t, s, "c")
-	_, _, err := sub.Receive(20 * time.Millisecond)
-	if !errors.Is(err, ErrSilence) || !strings.HasPrefix(err.Error(), "remote: ") {
-		t.Errorf("silence: %v", err)
 	}
 }
 
@@ -263,46 +183,4 @@ func TestSubscriptionCloses(t *testing.T) {
 		}
 	}
 	poll(t, func() bool { return b.rdb.PubSubNumSub(ctx, "c").Val()["c"] == 0 })
-}
-
-// Close does not wait for a client that connects anew after a break, with a Dialer that does not
-// notice that its context has ended. That of TLS is one.
-func TestSubscriptionClosesWhileTheDialerHangs(t *testing.T) {
-	b := onReal(t)
-	first, again, release := make(chan net.Conn, 1), make(chan bool, 100), make(chan bool)
-	var dials atomic.Int64
-	o := *b.rdb.Options()
-	o.Dialer = func(_ context.Context, network, addr string) (net.Conn, error) {
-		if dials.Add(1) > 1 {
-			again <- true
-			<-release
-			return nil, net.ErrClosed
-		}
-		conn, err := net.Dial(network, addr)
-		first <- conn
-		return conn, err
-	}
-	rdb := redis.NewClient(&o)
-	defer rdb.Close()
-	sub := listening(t, storeOn(t, rdb), "c")
-	ended, closed := make(chan error, 1), make(chan bool)
-	go func() {
-		_, _, err := sub.Receive(0)
-		ended <- err
-	}()
-	(<-first).Close()
-	<-again
-	go func() {
-		sub.Close()
-		close(closed)
-	}()
-	select {
-	case <-closed:
-	case <-time.After(10 * time.Second):
-		t.Error("Close waits for the dialer")
-	}
-	close(release)
-	if err := <-ended; err == nil {
-		t.Error("no error")
-	}
 }
