@@ -2,7 +2,6 @@ package hybridlimit_test
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"net"
 	"strings"
@@ -70,26 +69,12 @@ func newSite(t *testing.T, nodes int) *site {
 	s.redis.SetTime(epoch)
 	for range nodes {
 		o := clientOptions("127.0.0.1:6379")
-		o.Dialer = func(context.Context, string, string) (net.Conn, error) {
-			c, err := s.redis.Dial()
-			return pipeConn{c}, err
-		}
+		o.Dialer = func(context.Context, string, string) (net.Conn, error) { return s.redis.Dial() }
 		rdb := redis.NewClient(o)
 		t.Cleanup(func() { rdb.Close() })
 		s.join(rdb)
 	}
 	return s
-}
-
-// pipeConn makes a closed pipe look as a closed TCP connection does.
-type pipeConn struct{ net.Conn }
-
-func (c pipeConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	if err == io.ErrClosedPipe {
-		err = io.EOF
-	}
-	return n, err
 }
 
 func clientOptions(addr string) *redis.Options {
@@ -104,10 +89,7 @@ func (s *site) join(rdb redis.UniversalClient) {
 	// Only what the test causes is to happen: an exchange under way while the
 	// two clocks are being moved would see them disagree.
 	o := hybrid.Options{Clock: s.clock, CommandTimeout: 5 * time.Second, SyncInterval: time.Minute, HeartbeatInterval: time.Minute}
-	l, err := hybrid.New(rdb, o)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	l := limit.Must(hybrid.New(rdb, o))
 	s.t.Cleanup(func() { _ = l.Shutdown(bg) })
 	s.nodes = append(s.nodes, l)
 }

@@ -138,10 +138,7 @@ func TestTakeAllOfSeveralShards(t *testing.T) {
 	defer ring.Close()
 	a, b := funnel(t, 10, 1, time.Hour), slidingLog(t, 10, time.Hour)
 	for name, rdb := range map[string]redis.UniversalClient{"cluster": cluster, "ring": ring, "wrapped": struct{ *redis.ClusterClient }{cluster}} {
-		l, err := New(rdb, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := limit.Must(New(rdb, Options{}))
 		other := "y"
 		for l.Shard(other) == l.Shard("x") {
 			other += "y"
@@ -181,9 +178,5 @@ func (b *backend) lying(answer any) *Limiter {
 	b.t.Helper()
 	rdb := dial(b.t, b.addr)
 	rdb.AddHook(answerHook{answer})
-	l, err := New(rdb, Options{})
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return l
+	return limit.Must(New(rdb, Options{}))
 }

@@ -117,20 +117,12 @@ func (b *backend) pass() {
 
 func (b *backend) limiter() *Limiter {
 	b.t.Helper()
-	l, err := New(b.rdb, Options{CommandTimeout: 30 * time.Second})
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return l
+	return limit.Must(New(b.rdb, Options{CommandTimeout: 30 * time.Second}))
 }
 
 func (b *backend) store() *redisstore.Store {
 	b.t.Helper()
-	s, err := redisstore.NewStore(b.rdb, redisstore.Options{Shards: 1, CommandTimeout: 30 * time.Second})
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return s
+	return limit.Must(redisstore.NewStore(b.rdb, redisstore.Options{Shards: 1, CommandTimeout: 30 * time.Second}))
 }
 
 // now returns Redis' time in µs.

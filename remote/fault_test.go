@@ -51,15 +51,12 @@ func isKeyError(err error) bool {
 func TestRefusedAndFrozen(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := dial(t, s.Addr())
-	l, err := New(rdb, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := limit.Must(New(rdb, Options{}))
 	rule := funnel(t, 10, 1, time.Hour)
 	take(t, l, "k", rule, 1)
 	s.FreezeOrSkip(t)
 	start := time.Now()
-	_, err = l.Take(ctx, "k", rule, 1)
+	_, err := l.Take(ctx, "k", rule, 1)
 	wantClass(t, err, ClassUnavailable, "timeout")
 	if d := time.Since(start); d < 200*time.Millisecond || d > 2*time.Second {
 		t.Errorf("a call to a frozen Redis took %v, its deadline is %v", d, DefaultCommandTimeout)

@@ -304,51 +304,6 @@ func TestExtremeNumbers(t *testing.T) {
 	})
 }
 
-// Counters as large as they may be, and larger, set by hand.
-//
-// Fault 48: up to 2^53 they count, and no sign flips on the way through Lua;
-// beyond, the key is broken.
-func TestHugeStates(t *testing.T) {
-	onBoth(t, func(t *testing.T, b *backend) {
-		l := b.limiter()
-		century := limit.MaxWindow
-		window, big := fixed(t, 1<<53, century), fixed(t, 1<<53-1, century)
-		drain := funnel(t, 10, 1, time.Hour)
-		id := b.now() / arith.Of(window).Width.Microseconds()
-		for _, c := range []struct {
-			rule      *limit.Rule
-			state     string
-			remaining int64 // -1: the key is broken
-		}{
-			{window, fmt.Sprintf("w 0 7 %d %d:9007199254740991:0", arith.Of(window).Width.Microseconds(), id), 1},
-			{window, fmt.Sprintf("w 0 7 %d %d:9007199254740992:0", arith.Of(window).Width.Microseconds(), id), 0},
-			{big, fmt.Sprintf("w 0 7 %d %d:9007199254740992:0", arith.Of(big).Width.Microseconds(), id), 0},
-			{window, fmt.Sprintf("w 0 7 %d %d:9007199254740993:0", arith.Of(window).Width.Microseconds(), id), -1},
-			{window, fmt.Sprintf("w 0 7 %d %d:9223372036854775807:0", arith.Of(window).Width.Microseconds(), id), -1},
-			{window, fmt.Sprintf("w 0 7 %d %d:-9223372036854775808:0", arith.Of(window).Width.Microseconds(), id), -1},
-			{window, "9223372036854775807", -1},
-			{drain, "f 0 7 1000/100 9007199254740991 0", 0},
-			{drain, "f 0 7 1000/100 9007199254740992 0", -1},
-			{drain, "f 0 7 1000/100 9223372036854775807 0", -1},
-			{drain, "f 0 7 1000/100 18446744073709551616 0", -1},
-		} {
-			b.set(l.store.Keyspace().CounterKey(c.rule, "k"), c.state)
-			res, err := l.Take(ctx, "k", c.rule, 2)
-			switch {
-			case c.remaining < 0:
-				if !isKeyError(err) || res.Allowed {
-					t.Errorf("%q: %s, %v, want a broken key", c.state, show(res), err)
-				}
-			case err != nil || res.Allowed || res.Remaining != c.remaining || res.RetryAfter <= 0 || res.ResetAfter <= 0:
-				t.Errorf("%q: %s, %v, want %d to remain", c.state, show(res), err, c.remaining)
-			}
-			if res, err := l.Take(ctx, "k", c.rule, c.remaining); c.remaining > 0 && (err != nil || !res.Allowed || res.Remaining != 0) {
-				t.Errorf("%q, the rest: %s, %v", c.state, show(res), err)
-			}
-		}
-	})
-}
-
 // Many units of a log at one instant are as many members.
 func TestLogInChunks(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *backend) {

@@ -46,10 +46,7 @@ func watched(b *backend, fail map[string]error) (*Limiter, watch) {
 	w := watch{new([]string), new([]time.Time), fail}
 	rdb := dial(b.t, b.addr)
 	rdb.AddHook(w)
-	l, err := New(rdb, Options{Shards: 4, CommandTimeout: 5 * time.Second})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	l := limit.Must(New(rdb, Options{Shards: 4, CommandTimeout: 5 * time.Second}))
 	return l, w
 }
 

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,33 +33,11 @@ func inBubble(t *testing.T, test func(t *testing.T, b *backend)) {
 		// Who has to wait for a connection does so on a timer that go-redis may
 		// have got from another bubble.
 		o.PoolSize = 1000
-		o.Dialer = func(context.Context, string, string) (net.Conn, error) {
-			conn, err := m.Dial()
-			return pipeConn{conn}, err
-		}
+		o.Dialer = func(context.Context, string, string) (net.Conn, error) { return m.Dial() }
 		rdb := redis.NewClient(o)
 		t.Cleanup(func() { rdb.Close() })
 		test(t, &backend{t: t, rdb: rdb, mini: m})
 	})
-}
-
-// pipeConn makes a closed pipe look as a closed TCP connection does.
-type pipeConn struct{ net.Conn }
-
-func (c pipeConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	if errors.Is(err, io.ErrClosedPipe) {
-		err = io.EOF
-	}
-	return n, err
-}
-
-func (c pipeConn) Write(b []byte) (int, error) {
-	n, err := c.Conn.Write(b)
-	if errors.Is(err, io.ErrClosedPipe) {
-		err = syscall.EPIPE
-	}
-	return n, err
 }
 
 // waited waits and ends the test unless that takes as long as wanted.

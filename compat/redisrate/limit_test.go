@@ -8,31 +8,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-func TestLimits(t *testing.T) {
-	for _, c := range []struct {
-		is, want Limit
-		text     string
-	}{
-		{PerSecond(5), Limit{Rate: 5, Burst: 5, Period: time.Second}, "5 req/s (burst 5)"},
-		{PerMinute(10), Limit{Rate: 10, Burst: 10, Period: time.Minute}, "10 req/m (burst 10)"},
-		{PerHour(7), Limit{Rate: 7, Burst: 7, Period: time.Hour}, "7 req/h (burst 7)"},
-		{Limit{3, 9, 90 * time.Second}, Limit{Rate: 3, Burst: 9, Period: 90 * time.Second}, "3 req/1m30s (burst 9)"},
-		{Limit{}, Limit{}, "0 req/0s (burst 0)"},
-	} {
-		if c.is != c.want || c.is.String() != c.text || c.is.IsZero() != (c.text[0] == '0') {
-			t.Errorf("%+v %q, zero: %t; want %+v %q", c.is, c.is, c.is.IsZero(), c.want, c.text)
-		}
-	}
-}
-
-// A limit is a token bucket of the same numbers, whatever the names of package limit mean.
-func TestLimitIsATokenBucket(t *testing.T) {
-	rule, err := PerMinute(10).rule()
-	if err != nil || rule.Algorithm() != limit.AlgorithmFunnel || rule.Limit() != 10 || rule.Units() != 10 || rule.Period() != time.Minute {
-		t.Errorf("%v, %v", rule, err)
-	}
-}
-
 // Limits of one rate share a counter, and those of different rates do not.
 func TestNamesOfRules(t *testing.T) {
 	names := map[string]Limit{}

@@ -17,10 +17,7 @@ import (
 // alone returns a limiter without Redis.
 func alone(tb testing.TB) *Limiter {
 	tb.Helper()
-	lim, err := hybrid.New(nil, hybrid.Options{})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	lim := limit.Must(hybrid.New(nil, hybrid.Options{}))
 	l := From(lim)
 	tb.Cleanup(func() { _ = l.Close() })
 	return l
@@ -70,37 +67,6 @@ func TestSeveral(t *testing.T) {
 		if res := most(t, p.Limiter, "third", l, math.MaxInt); res.Allowed != 10 {
 			t.Errorf("at most as many as an int holds: %+v", res)
 		}
-	})
-}
-
-// A negative n hands nothing back.
-func TestNegative(t *testing.T) {
-	onEach(t, func(t *testing.T, p place) {
-		l := PerMinute(10)
-		take(t, p.Limiter, "k", l, 5)
-		for _, n := range []int{-1, -5, math.MinInt} {
-			if res, err := p.AllowN(t.Context(), "k", l, n); !errors.Is(err, limit.ErrInvalidN) || res != nil {
-				t.Errorf("%d: %+v, %v", n, res, err)
-			}
-			if res, err := p.AllowAtMost(t.Context(), "k", l, n); !errors.Is(err, limit.ErrInvalidN) || res != nil {
-				t.Errorf("at most %d: %+v, %v", n, res, err)
-			}
-		}
-		if res := take(t, p.Limiter, "k", l, 0); res.Remaining != 5 {
-			t.Errorf("%+v", res)
-		}
-	})
-}
-
-// A bucket that holds nothing refuses, and says when it would not if it held one.
-func TestNoBurst(t *testing.T) {
-	onEach(t, func(t *testing.T, p place) {
-		l := Limit{Rate: 10, Period: time.Minute}
-		for _, ask := range []func(*testing.T, *Limiter, string, Limit, int) Result{take, most} {
-			want(t, "a bucket of 0", ask(t, p.Limiter, "k", l, 1), Result{l, 0, 0, 6 * time.Second, 0})
-			p.pass(time.Hour)
-		}
-		want(t, "three of a bucket of 0", take(t, p.Limiter, "k", l, 3), Result{l, 0, 0, 18 * time.Second, 0})
 	})
 }
 

@@ -191,19 +191,6 @@ func (p *pair) atTurn(a *rate.Reservation, b *xrate.Reservation) bool {
 	return a.DelayFrom(early) > 0 || b.DelayFrom(early) > 0
 }
 
-// So many events as a rate has in a long time come in that time: a rate as a fraction is not off.
-func TestLongRun(t *testing.T) {
-	const n = 1_000_000
-	for _, r := range []rate.Limit{10, math.Pi, 0.1 + 0.2, 1234.5678, 1e6 + 0.1, 123456789.1, rate.Every(3 * time.Second), rate.Every(time.Minute + 1)} {
-		l, c := manual(t, r, n)
-		l.AllowN(at(c), n)
-		c.Advance(time.Duration(n / float64(r) * 1e9))
-		if got := l.Tokens(); math.Abs(got-n) > n*1e-12+float64(r)*2e-9 {
-			t.Errorf("%v: %v came, want %v", r, got, n)
-		}
-	}
-}
-
 // What the table of docs/migrate/x-time-rate.md says differs.
 func TestDifferences(t *testing.T) {
 	t.Run("cancel again", func(t *testing.T) {

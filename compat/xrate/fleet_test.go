@@ -60,32 +60,6 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// SetLimit and SetBurst hold for the process that calls them.
-func TestSetInOneProcess(t *testing.T) {
-	h, l := fleet(t, 2, 10, 20)
-	l[0].SetBurst(30)
-	if l[1].Burst() != 20 {
-		t.Error("the other process has another burst")
-	}
-	if got := admitted(l[1], 40); got != 20 {
-		t.Errorf("%d are admitted by the old burst", got)
-	}
-	h.Sync()
-	if got := admitted(l[0], 40); got != 10 {
-		t.Errorf("%d more are admitted by the new burst", got)
-	}
-	h.Sync()
-	l[0].SetLimit(0)
-	h.Clock.Advance(time.Second)
-	if a, b := admitted(l[0], 5), admitted(l[1], 5); a != 0 || b != 0 { // 30 of 20 are used, and 10 came back
-		t.Errorf("%d, %d", a, b)
-	}
-	h.Clock.Advance(time.Second)
-	if a, b := admitted(l[0], 5), admitted(l[1], 5); a != 0 || b != 5 {
-		t.Errorf("a pause of one process is one of the other: %d, %d", a, b)
-	}
-}
-
 // An outage does not stop a Limiter, and Tokens says no more than Allow admits.
 func TestOutage(t *testing.T) {
 	h, l := fleet(t, 2, 10, 20)

@@ -26,10 +26,7 @@ func TestExecAllocatesNothingPerKey(t *testing.T) {
 			rdb := redis.NewClient(options("127.0.0.1:1"))
 			defer rdb.Close()
 			rdb.AddHook(scripted{reply})
-			s, err := NewStore(rdb, Options{Shards: 1})
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := limit.Must(NewStore(rdb, Options{Shards: 1}))
 			for i := range b.Ops {
 				b.Ops[i] = report.Report{Key: s.Keyspace().CounterKey(rule, fmt.Sprint(i)), Rule: rule, Units: 3, Ahead: arith.Of(rule).Cost(3)}
 				if arith.Of(rule).Width > 0 {

@@ -141,11 +141,7 @@ func (l *Limiter) Reset(_ context.Context, key string, rule *limit.Rule) error {
 
 func (b *backend) store() *Store {
 	b.t.Helper()
-	s, err := NewStore(b.rdb, Options{Shards: 1, CommandTimeout: 5 * time.Second})
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return s
+	return limit.Must(NewStore(b.rdb, Options{Shards: 1, CommandTimeout: 5 * time.Second}))
 }
 
 // now returns Redis' time in µs.

@@ -10,10 +10,7 @@ import (
 // Fault 29: every key that it writes expires, and keeps its TTL when it leaves.
 func TestBeatAndLeave(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *backend) {
-		s, err := NewStore(b.rdb, Options{Shards: 4, CommandTimeout: 5 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := storeOn(t, b.rdb)
 		exec(t, s, &Batch{Shard: 2, Node: "n1", Seq: 1})
 		for i, node := range []string{"n1", "n2", "n3", "n1"} {
 			beat, err := s.Beat(ctx, node, 3*time.Second, []int{0, 2}, BeatOptions{})
@@ -57,6 +54,9 @@ func TestNodesExpire(t *testing.T) {
 		beat, err := s.Beat(ctx, step.node, 3*time.Second, nil, BeatOptions{})
 		if err != nil || beat.Nodes != step.want {
 			t.Errorf("at %v: %+v, %v, want %d nodes", b.at, beat, err, step.want)
+		}
+		if f, err := s.Fleet(ctx); err != nil || f.Nodes != step.want || len(f.List) != step.want || f.List[step.want-1].Left != 3*time.Second {
+			t.Errorf("at %v: %+v, %v, want %d nodes", b.at, f, err, step.want)
 		}
 		b.advance(step.wait)
 	}

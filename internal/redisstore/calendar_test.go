@@ -14,11 +14,7 @@ import (
 
 func berlin(t testing.TB) *time.Location {
 	t.Helper()
-	zone, err := time.LoadLocation("Europe/Berlin")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return zone
+	return limit.Must(time.LoadLocation("Europe/Berlin"))
 }
 
 func calendars(t testing.TB) []*limit.Rule {

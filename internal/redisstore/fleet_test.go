@@ -42,20 +42,6 @@ func TestFleet(t *testing.T) {
 	})
 }
 
-func TestNodesThatHaveGoneAreNotListed(t *testing.T) {
-	b := onMini(t)
-	s := b.store()
-	for i, ttl := range []time.Duration{3 * time.Second, time.Minute} {
-		if _, err := b.store().Beat(ctx, fmt.Sprint("n", i), ttl, nil, BeatOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	b.advance(4 * time.Second)
-	if f, err := s.Fleet(ctx); err != nil || f.Nodes != 1 || f.List[0].Name != "n1" || f.List[0].Left != 56*time.Second {
-		t.Errorf("%+v, %v", f, err)
-	}
-}
-
 // What a node says about itself goes beside its heartbeat. It is there for as long as the node counts
 // as alive, and what others may have written in its place harms nothing.
 func TestWhatNodesSayAboutThemselves(t *testing.T) {

@@ -16,10 +16,7 @@ import (
 //
 // Fault 30: the version is part of every name.
 func TestKeysAreFixed(t *testing.T) {
-	k, err := NewKeyspace("", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := limit.Must(NewKeyspace("", 0))
 	rule := funnel(t, 1, 1, time.Second)
 	for _, c := range []struct{ got, want string }{
 		{k.CounterKey(rule, "user:1"), "hl:1:{1}:f:1:f:k:user:1"},
@@ -37,10 +34,7 @@ func TestKeysAreFixed(t *testing.T) {
 }
 
 func TestShardsAreEven(t *testing.T) {
-	k, err := NewKeyspace("", 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := limit.Must(NewKeyspace("", 64))
 	counts := make([]int, 64)
 	const n = 64_000
 	for i := range n {

@@ -78,10 +78,7 @@ func TestBatchWithoutMGET(t *testing.T) {
 	o.Username, o.Password = "app", "any"
 	rdb := redis.NewClient(o)
 	t.Cleanup(func() { rdb.Close() })
-	s, err := NewStore(rdb, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := limit.Must(NewStore(rdb, Options{}))
 	rule := funnel(t, 100, 1, time.Hour)
 	key := s.Keyspace().CounterKey(rule, "k")
 	shard := s.Keyspace().Shard("k")

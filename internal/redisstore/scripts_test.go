@@ -6,6 +6,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/report"
+	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // After SCRIPT FLUSH, as after a restart, all batches of a pipeline are sent
@@ -14,10 +15,7 @@ import (
 // Fault 21: every batch of the pipeline is applied once.
 func TestNoScriptInPipeline(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *backend) {
-		s, err := NewStore(b.rdb, Options{Shards: 8, CommandTimeout: 5 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := limit.Must(NewStore(b.rdb, Options{Shards: 8, CommandTimeout: 5 * time.Second}))
 		rule := funnel(t, 1000, 1, time.Hour)
 		for round := int64(1); round <= 4; round++ {
 			if err := b.rdb.ScriptFlush(ctx).Err(); err != nil {

@@ -311,6 +311,9 @@ func TestPoisonedKeys(t *testing.T) {
 		"width 0":  func(b *backend, key string) { b.set(key, "w 0 7 0 1:5:0") },
 		"units":    func(b *backend, key string) { b.set(key, "w 0 7 1000 1:9007199254740993:0") },
 		"long":     func(b *backend, key string) { b.set(key, "w 0 7 1000"+strings.Repeat(" 1:1:0", 1<<18)) },
+		"level":    func(b *backend, key string) { b.set(key, "f 0 7 1000 9007199254740992 0") },
+		"wraps":    func(b *backend, key string) { b.set(key, "w 0 7 1000 1:18446744073709551616:0") },
+		"below 0":  func(b *backend, key string) { b.set(key, "w 0 7 1000 1:-9223372036854775808:0") },
 		"nul":      func(b *backend, key string) { b.set(key, "f 0 7 1000 1 1\x00") },
 	}
 	onBoth(t, func(t *testing.T, b *backend) {

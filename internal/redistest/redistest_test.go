@@ -264,23 +264,3 @@ func connectAndFail(t *testing.T, addr string) {
 	c.send("INCR a")
 	c.wantClosed()
 }
-
-// outcome is a test that only notes what becomes of it.
-type outcome struct {
-	testing.TB
-	said string
-}
-
-func (o *outcome) Helper()      {}
-func (o *outcome) Skip(...any)  { o.said = "skipped" }
-func (o *outcome) Fatal(...any) { o.said = "failed" }
-
-// A server that has died is no reason to skip the test of an outage.
-func TestFreezeOrSkipFailsForADeadServer(t *testing.T) {
-	s := Start(t)
-	s.Kill()
-	o := &outcome{TB: t}
-	if s.FreezeOrSkip(o); o.said != "failed" {
-		t.Errorf("the test %q", o.said)
-	}
-}

@@ -24,10 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(
 
 func TestDocumentedExample(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		lim, err := remote.New(bubble.Client(t, bubble.Start(t), 0), remote.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		lim := limit.Must(remote.New(bubble.Client(t, bubble.Start(t), 0), remote.Options{}))
 		res, err := lim.Take(t.Context(), "user123", perUser, 1)
 		if got := five(res); err != nil || got != [5]int64{0, 16, 15, -1, 2} {
 			t.Errorf("%v, %v", got, err)
@@ -38,10 +35,7 @@ func TestDocumentedExample(t *testing.T) {
 // A max_burst of 4, one a second.
 func TestTableOfItsTests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		lim, err := remote.New(bubble.Client(t, bubble.Start(t), 0), remote.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		lim := limit.Must(remote.New(bubble.Client(t, bubble.Start(t), 0), remote.Options{}))
 		rule, start := limit.Must(limit.TokenBucket("foo", limit.Tokens{Burst: 5, Refill: 1, Per: time.Second})), time.Now()
 		const ms, s, never = time.Millisecond, time.Second, limit.Never
 		for i, c := range []struct {
@@ -103,10 +97,7 @@ func (cell) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPip
 func TestPrograms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := bubble.Client(t, bubble.Start(t), 0)
-		lim, err := remote.New(rdb, remote.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		lim := limit.Must(remote.New(rdb, remote.Options{}))
 		rdb.AddHook(cell{lim})
 		for i := range 18 {
 			a, wait, err := before(t.Context(), rdb, "alice")

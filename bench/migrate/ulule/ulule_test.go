@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/ulule/limiter/v3"
 	"github.com/ulule/limiter/v3/drivers/store/memory"
 	store "github.com/ulule/limiter/v3/drivers/store/redis"
@@ -26,23 +25,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.LateDial)) }
 
-// stores are the two of theirs that people use. Both behave alike.
-func stores(t *testing.T, rdb *redis.Client) map[string]limiter.Store {
-	t.Helper()
-	s, err := store.NewStore(rdb)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return map[string]limiter.Store{"redis": s, "memory": memory.NewStoreWithOptions(limiter.StoreOptions{Prefix: "m"})}
-}
-
 func TestCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb, ctx := bubble.Client(t, bubble.Start(t), 0), t.Context()
-		is, err := remote.New(rdb, remote.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		is := limit.Must(remote.New(rdb, remote.Options{}))
 		rule := limit.Must(limit.SlidingWindow("r", 5, time.Minute))
 		must := func(c limiter.Context, err error) limiter.Context {
 			t.Helper()
@@ -59,62 +45,46 @@ func TestCalls(t *testing.T) {
 			}
 			return res
 		}
-		for name, s := range stores(t, rdb) {
-			was := limiter.New(s, limiter.Rate{Limit: 5, Period: time.Minute})
-			for i := range 5 {
-				if a, b := must(was.Get(ctx, "k")), take(name, 1); a.Reached || !b.Allowed || a.Remaining != b.Remaining || a.Limit != b.Limit {
-					t.Errorf("%s, %d: %+v, %+v", name, i, a, b)
-				}
+		was := limiter.New(limit.Must(store.NewStore(rdb)), limiter.Rate{Limit: 5, Period: time.Minute})
+		for i := range 5 {
+			if a, b := must(was.Get(ctx, "k")), take("k", 1); a.Reached || !b.Allowed || a.Remaining != b.Remaining || a.Limit != b.Limit {
+				t.Errorf("%d: %+v, %+v", i, a, b)
 			}
-			// Nothing is left. Peek of theirs says that the limit is not passed, ours that the
-			// next one is refused.
-			peek, err := is.Peek(ctx, name, rule)
-			if a := must(was.Peek(ctx, "k")); a.Reached || a.Remaining != 0 || err != nil || peek.Allowed || peek.Remaining != 0 {
-				t.Errorf("%s: %+v, %+v, %v", name, a, peek, err)
-			}
-			if a, b := must(was.Get(ctx, "k")), take(name, 1); !a.Reached || b.Allowed || b.RetryAfter <= 0 {
-				t.Errorf("%s: %+v, %+v", name, a, b)
-			}
-			if a := must(was.Peek(ctx, "k")); !a.Reached {
-				t.Errorf("%s: %+v", name, a)
-			}
-			// Both forget.
-			must(was.Reset(ctx, "k"))
-			if err := is.Reset(ctx, name, rule); err != nil {
-				t.Fatal(err)
-			}
-			// Several units that do not all fit: theirs are counted, ours are not.
-			must(was.Increment(ctx, "k", 3))
-			take(name, 3)
-			if a, b := must(was.Increment(ctx, "k", 3)), take(name, 3); !a.Reached || b.Allowed || b.Remaining != 2 {
-				t.Errorf("%s: %+v, %+v", name, a, b)
-			}
-			if a, b := must(was.Get(ctx, "k")), take(name, 1); !a.Reached || !b.Allowed {
-				t.Errorf("%s: %+v, %+v", name, a, b)
-			}
-			// Below 0: theirs has more left than the limit, ours is an error.
-			if a := must(was.Increment(ctx, "less", -2)); a.Remaining != 7 || a.Reached {
-				t.Errorf("%s: %+v", name, a)
-			}
-			if _, err := is.Take(ctx, name, rule, -2); !errors.Is(err, limit.ErrInvalidN) {
-				t.Errorf("%s: %v", name, err)
-			}
+		}
+		// Nothing is left. Peek of theirs says that the limit is not passed, ours that the
+		// next one is refused.
+		peek, err := is.Peek(ctx, "k", rule)
+		if a := must(was.Peek(ctx, "k")); a.Reached || a.Remaining != 0 || err != nil || peek.Allowed || peek.Remaining != 0 {
+			t.Errorf("%+v, %+v, %v", a, peek, err)
+		}
+		if a, b := must(was.Get(ctx, "k")), take("k", 1); !a.Reached || b.Allowed || b.RetryAfter <= 0 {
+			t.Errorf("%+v, %+v", a, b)
+		}
+		if a := must(was.Peek(ctx, "k")); !a.Reached {
+			t.Errorf("%+v", a)
+		}
+		// Both forget.
+		must(was.Reset(ctx, "k"))
+		if err := is.Reset(ctx, "k", rule); err != nil {
+			t.Fatal(err)
+		}
+		// Several units that do not all fit: theirs are counted, ours are not.
+		must(was.Increment(ctx, "k", 3))
+		take("k", 3)
+		if a, b := must(was.Increment(ctx, "k", 3)), take("k", 3); !a.Reached || b.Allowed || b.Remaining != 2 {
+			t.Errorf("%+v, %+v", a, b)
+		}
+		if a, b := must(was.Get(ctx, "k")), take("k", 1); !a.Reached || !b.Allowed {
+			t.Errorf("%+v, %+v", a, b)
+		}
+		// Below 0: theirs has more left than the limit, ours is an error.
+		if a := must(was.Increment(ctx, "less", -2)); a.Remaining != 7 || a.Reached {
+			t.Errorf("%+v", a)
+		}
+		if _, err := is.Take(ctx, "k", rule, -2); !errors.Is(err, limit.ErrInvalidN) {
+			t.Errorf("%v", err)
 		}
 	})
-}
-
-// Who the client is by default: theirs believes the leftmost address that anybody has sent, if it
-// believes any, and takes an IPv6 address as a whole.
-func TestAddresses(t *testing.T) {
-	r := httptest.NewRequest(http.MethodGet, "/", nil)
-	r.RemoteAddr = "[2001:db8::1]:80"
-	r.Header.Set("X-Forwarded-For", "203.0.113.9, 198.51.100.7")
-	for trust, want := range map[bool]string{false: "2001:db8::1", true: "203.0.113.9"} {
-		was := limiter.New(memory.NewStoreWithOptions(limiter.StoreOptions{}), limiter.Rate{}, limiter.WithTrustForwardHeader(trust))
-		if got := was.GetIPKey(r); got != want {
-			t.Errorf("theirs: %q, want %q", got, want)
-		}
-	}
 }
 
 // A window of theirs begins with its first request and ends all at once. A rolling one of
@@ -122,10 +92,7 @@ func TestAddresses(t *testing.T) {
 func TestWindows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb, ctx := bubble.Client(t, bubble.Start(t), 0), t.Context()
-		is, err := remote.New(rdb, remote.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		is := limit.Must(remote.New(rdb, remote.Options{}))
 		rolling, aligned := limit.Must(limit.SlidingWindow("rolling", 10, time.Minute)), limit.Must(limit.FixedWindow("aligned", 10, time.Minute))
 		admitted := func() (was, roll, align int) {
 			s := limiter.New(memory.NewStoreWithOptions(limiter.StoreOptions{Prefix: "m"}), limiter.Rate{Limit: 10, Period: time.Minute})
