@@ -60,7 +60,7 @@ var mayImport = map[string][]string{
 	"internal/escape":     {},
 	"internal/inspect":    {"limit", "internal/decision", "internal/escape", "internal/redisstore"},
 	"internal/keyhash":    {},
-	"internal/limittest":  {"limit", "internal/arith"},
+	"internal/limittest":  {"limit", "clock", "internal/arith"},
 	"internal/oracle":     {},
 	"internal/reconcile":  {"limit", "internal/arith", "internal/counter", "internal/redisstore", "internal/report"},
 	"internal/redisstore": {"clock", "limit", "internal/arith", "internal/decision", "internal/escape", "internal/report"},

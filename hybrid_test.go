@@ -10,7 +10,6 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 	"go.uber.org/goleak"
 
 	"github.com/hybridlimit/hybridlimit/clock"
@@ -25,14 +24,10 @@ import (
 // or comes back empty, is TestRealOutageOfAFleet and TestRealDataLost of hybrid.
 
 func TestMain(m *testing.M) {
-	redis.SetLogger(silence{}) // dials fail here by design
+	redistest.Silence()
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.LateDial))
 }
-
-type silence struct{}
-
-func (silence) Printf(context.Context, string, ...any) {}
 
 var (
 	bg    = context.Background()
@@ -68,20 +63,14 @@ func newSite(t *testing.T, nodes int) *site {
 	s.redis.ClockTTL(true)
 	s.redis.SetTime(epoch)
 	for range nodes {
-		o := clientOptions("127.0.0.1:6379")
+		o := redistest.ClientOptions("127.0.0.1:6379")
+		o.MaxRetries = -1
 		o.Dialer = func(context.Context, string, string) (net.Conn, error) { return s.redis.Dial() }
 		rdb := redis.NewClient(o)
 		t.Cleanup(func() { rdb.Close() })
 		s.join(rdb)
 	}
 	return s
-}
-
-func clientOptions(addr string) *redis.Options {
-	return &redis.Options{
-		Addr: addr, ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	}
 }
 
 func (s *site) join(rdb redis.UniversalClient) {

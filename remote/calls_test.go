@@ -9,10 +9,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-func callRules(t *testing.T) []*limit.Rule {
-	return []*limit.Rule{funnel(t, 10, 10, time.Hour), sliding(t, 10, time.Hour, 10), fixed(t, 10, time.Hour), daily(t, 10), slidingLog(t, 10, time.Hour)}
-}
-
 func forCallRules(t *testing.T, test func(t *testing.T, b *backend, l *Limiter, r *limit.Rule)) {
 	onBoth(t, func(t *testing.T, b *backend) {
 		l := b.limiter()

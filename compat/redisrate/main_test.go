@@ -1,7 +1,6 @@
 package redisrate
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -16,13 +15,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	redis.SetLogger(silence{}) // it reports the connections that fail by design
+	redistest.Silence()
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.LateDial))
 }
-
-type silence struct{}
-
-func (silence) Printf(context.Context, string, ...any) {}
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 

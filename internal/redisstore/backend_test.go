@@ -10,24 +10,27 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 	"go.uber.org/goleak"
 
+	"github.com/hybridlimit/hybridlimit/internal/limittest"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 func TestMain(m *testing.M) {
-	// go-redis reports on stderr what servers here do wrong by design.
-	redis.SetLogger(silence{})
+	redistest.Silence()
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.LateDial))
 }
 
-type silence struct{}
-
-func (silence) Printf(context.Context, string, ...any) {}
-
 var ctx = context.Background()
+
+// What all tests of this package use.
+var (
+	options, dial          = redistest.ClientOptions, redistest.Dial
+	built, callRules       = limittest.Built, limittest.Each
+	funnel, sliding, fixed = limittest.Funnel, limittest.Sliding, limittest.Fixed
+	daily, slidingLog      = limittest.Daily, limittest.SlidingLog
+)
 
 // epoch is where virtual time begins: a µs count whose digits a careless %s
 // would lose.
@@ -41,26 +44,6 @@ type backend struct {
 	mini *miniredis.Miniredis // nil for the real one
 	real *redistest.Server    // nil for miniredis
 	at   time.Time            // virtual time of miniredis
-}
-
-// options returns client options under which deadlines hold.
-func options(addr string) *redis.Options {
-	return &redis.Options{
-		Addr:                  addr,
-		ContextTimeoutEnabled: true,
-		DisableIdentity:       true,
-		DialerRetries:         1, // or a refused dial takes longer than a deadline
-		MaintNotificationsConfig: &maintnotifications.Config{
-			Mode: maintnotifications.ModeDisabled,
-		},
-	}
-}
-
-func dial(t *testing.T, addr string) *redis.Client {
-	t.Helper()
-	rdb := redis.NewClient(options(addr))
-	t.Cleanup(func() { rdb.Close() })
-	return rdb
 }
 
 // onMini returns a miniredis whose clock stands still at epoch.
@@ -195,45 +178,6 @@ func (b *backend) everyKeyExpires() {
 	}
 }
 
-// rules builds rules or ends the test.
-func funnel(t testing.TB, capacity, units int64, per time.Duration) *limit.Rule {
-	t.Helper()
-	return built(t)(limit.Funnel("f", capacity, units, per))
-}
-
-func sliding(t testing.TB, n int64, window time.Duration, buckets int) *limit.Rule {
-	t.Helper()
-	return built(t)(limit.SlidingWindowBuckets("s", n, window, buckets))
-}
-
-func fixed(t testing.TB, n int64, window time.Duration) *limit.Rule {
-	t.Helper()
-	return built(t)(limit.FixedWindow("x", n, window))
-}
-
-// daily is a quota for a day that ends in twelve hours, wherever that is.
-func daily(t testing.TB, n int64) *limit.Rule {
-	t.Helper()
-	const day = 24 * 60 * 60
-	zone := time.FixedZone("here", day/2-int(time.Now().Unix()%day))
-	return built(t)(limit.Quota("c", n, limit.Calendar{Unit: limit.Day, Zone: zone}))
-}
-
-func slidingLog(t testing.TB, n int64, window time.Duration) *limit.Rule {
-	t.Helper()
-	return built(t)(limit.SlidingLog("l", n, window))
-}
-
-func built(t testing.TB) func(*limit.Rule, error) *limit.Rule {
-	return func(r *limit.Rule, err error) *limit.Rule {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r
-	}
-}
-
 // take asks and ends the test on an error.
 func take(t testing.TB, l *Limiter, key string, rule *limit.Rule, n int64) limit.Result {
 	t.Helper()
@@ -291,10 +235,6 @@ func wantReply(t testing.TB, r booked, v Verdict, total int64) {
 
 func show(r limit.Result) string {
 	return fmt.Sprintf("allowed=%v limit=%d remaining=%d retry=%v reset=%v", r.Allowed, r.Limit, r.Remaining, r.RetryAfter, r.ResetAfter)
-}
-
-func callRules(t *testing.T) []*limit.Rule {
-	return []*limit.Rule{funnel(t, 10, 10, time.Hour), sliding(t, 10, time.Hour, 10), fixed(t, 10, time.Hour), daily(t, 10), slidingLog(t, 10, time.Hour)}
 }
 
 func remains(t *testing.T, l *Limiter, key string, r *limit.Rule) int64 {
