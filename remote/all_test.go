@@ -3,7 +3,6 @@ package remote
 import (
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -69,9 +69,7 @@ func TestTakeAllBadQuestions(t *testing.T) {
 		bad limit.Check
 		err error
 	}{
-		{limit.Check{Key: "k", Rule: r, N: -1}, limit.ErrInvalidN}, {limit.Check{Key: "k", Rule: r, N: math.MinInt64}, limit.ErrInvalidN},
-		{limit.Check{Key: "k", N: 1}, limit.ErrNilRule}, {limit.Check{Key: "k", Rule: new(limit.Rule), N: 1}, limit.ErrNilRule},
-		{limit.Check{Key: "k", Rule: r.DryRun(), N: -1}, limit.ErrInvalidN},
+		{limit.Check{Key: "k", Rule: r, N: -1}, limit.ErrInvalidN}, {limit.Check{Key: "k", N: 1}, limit.ErrNilRule},
 	} {
 		v, err := l.TakeAll(ctx, good, good, c.bad, good)
 		if !errors.Is(err, c.err) || !strings.Contains(err.Error(), "check 2") || v.Allowed || v.By != 2 || v.Rule != c.bad.Rule || v.Source != limit.SourceInvalid {
@@ -177,6 +175,6 @@ func TestTakeAllUnexpectedReplies(t *testing.T) {
 func (b *backend) lying(answer any) *Limiter {
 	b.t.Helper()
 	rdb := dial(b.t, b.addr)
-	rdb.AddHook(answerHook{answer})
+	rdb.AddHook(redistest.Answers(answer))
 	return limit.Must(New(rdb, Options{}))
 }

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -89,18 +87,4 @@ func TestUnexpectedReplies(t *testing.T) {
 			t.Errorf("%v: %v", answer, err)
 		}
 	}
-}
-
-// answerHook answers every command the same.
-type answerHook struct{ answer any }
-
-func (answerHook) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (h answerHook) ProcessHook(redis.ProcessHook) redis.ProcessHook {
-	return func(_ context.Context, cmd redis.Cmder) error {
-		cmd.(interface{ SetVal(any) }).SetVal(h.answer)
-		return nil
-	}
-}
-func (answerHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
 }

@@ -12,48 +12,36 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// watch is a hook of a client that writes down what is sent by itself, and may have it fail.
+// watch is what a client has sent by itself, and until when.
 type watch struct {
-	sent      *[]string
-	deadlines *[]time.Time
-	fail      map[string]error // by the command's name
+	sent      []string
+	deadlines []time.Time
 }
 
-func (watch) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (w watch) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
+// watched returns a limiter whose commands are written down, and fail if their names are in a list.
+func watched(b *backend, fail map[string]error) (*Limiter, *watch) {
+	w, rdb := new(watch), dial(b.t, b.addr)
+	rdb.AddHook(redistest.Alone(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 		at, _ := ctx.Deadline()
-		*w.sent, *w.deadlines = append(*w.sent, cmd.Name()), append(*w.deadlines, at)
-		if err := w.fail[cmd.Name()]; err != nil {
+		w.sent, w.deadlines = append(w.sent, cmd.Name()), append(w.deadlines, at)
+		if err := fail[cmd.Name()]; err != nil {
 			cmd.SetErr(err)
 			return err
 		}
 		return next(ctx, cmd)
-	}
-}
-
-func (watch) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-// watched returns a limiter whose commands are written down.
-func watched(b *backend, fail map[string]error) (*Limiter, watch) {
-	w := watch{new([]string), new([]time.Time), fail}
-	rdb := dial(b.t, b.addr)
-	rdb.AddHook(w)
-	l := limit.Must(New(rdb, Options{Shards: 4, CommandTimeout: 5 * time.Second}))
-	return l, w
+	}))
+	return limit.Must(New(rdb, Options{Shards: 4, CommandTimeout: 5 * time.Second})), w
 }
 
 // took returns what was sent since the last time.
-func (w watch) took() string {
-	s := strings.Join(*w.sent, " ")
-	*w.sent, *w.deadlines = nil, nil
+func (w *watch) took() string {
+	s := strings.Join(w.sent, " ")
+	w.sent, w.deadlines = nil, nil
 	return s
 }
 
@@ -131,9 +119,9 @@ func TestRoomWithoutListeners(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			for _, cmd := range *w.sent {
+			for _, cmd := range w.sent {
 				if cmd == "get" || cmd == "publish" {
-					t.Errorf("%s: %v", name, *w.sent)
+					t.Errorf("%s: %v", name, w.sent)
 				}
 			}
 			w.took()
@@ -170,8 +158,8 @@ func TestRoomCannotBeTold(t *testing.T) {
 			if back != 3 || err != nil {
 				t.Errorf("without %s: %d handed back, %v", cmd, back, err)
 			}
-			if d := *w.deadlines; d[len(d)-1].After(d[0]) {
-				t.Errorf("without %s: deadlines %v", cmd, *w.deadlines)
+			if d := w.deadlines; d[len(d)-1].After(d[0]) {
+				t.Errorf("without %s: deadlines %v", cmd, w.deadlines)
 			}
 			if err := l.Reset(ctx, "k", rule); err != nil {
 				t.Errorf("without %s: %v", cmd, err)

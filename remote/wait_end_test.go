@@ -7,26 +7,22 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// endHook ends a context between the execution of a command and the reading of
+// endsWith ends a context between the execution of a command and the reading of
 // its reply, which whoever asked with that context does not get any more.
-type endHook struct{ end context.CancelFunc }
-
-func (endHook) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (h endHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
+func endsWith(end context.CancelFunc) redis.Hook {
+	return redistest.Alone(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 		err := next(context.WithoutCancel(ctx), cmd)
-		h.end()
+		end()
 		if ctx.Err() != nil {
 			cmd.(interface{ SetVal(any) }).SetVal(nil)
 			return ctx.Err()
 		}
 		return err
-	}
-}
-func (endHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+	})
 }
 
 // Whose context ends while the booking is under way keeps nothing.
@@ -38,7 +34,7 @@ func TestWaitEndsUnderWay(t *testing.T) {
 	for _, n := range []int64{3, 9} {        // at once, and in line
 		mortal, end := context.WithCancel(ctx)
 		hurried := &backend{t: t, rdb: dial(t, b.addr)}
-		hurried.rdb.AddHook(endHook{end})
+		hurried.rdb.AddHook(endsWith(end))
 		if err := hurried.limiter().WaitN(mortal, "k", rule, n); !errors.Is(err, context.Canceled) {
 			t.Errorf("%d: %v", n, err)
 		}
@@ -52,7 +48,7 @@ func TestWaitEndsUnderWay(t *testing.T) {
 func TestWaitEndsAndFails(t *testing.T) {
 	b := onMini(t)
 	mortal, end := context.WithCancel(ctx)
-	b.rdb.AddHook(endHook{end})
+	b.rdb.AddHook(endsWith(end))
 	b.mini.SetError("LOADING this is a test")
 	err := b.limiter().Wait(mortal, "k", funnel(t, 10, 1, time.Second))
 	if _, reason := Classify(err); !errors.Is(err, context.Canceled) || reason != "loading" {

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -25,7 +26,7 @@ func TestExecAllocatesNothingPerKey(t *testing.T) {
 			}
 			rdb := redis.NewClient(options("127.0.0.1:1"))
 			defer rdb.Close()
-			rdb.AddHook(scripted{reply})
+			rdb.AddHook(redistest.Answers(reply))
 			s := limit.Must(NewStore(rdb, Options{Shards: 1}))
 			for i := range b.Ops {
 				b.Ops[i] = report.Report{Key: s.Keyspace().CounterKey(rule, fmt.Sprint(i)), Rule: rule, Units: 3, Ahead: arith.Of(rule).Cost(3)}

@@ -1,15 +1,12 @@
 package redisstore
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/big"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/report"
@@ -132,18 +129,4 @@ func FuzzDecodeMutated(f *testing.F) {
 			}
 		}
 	})
-}
-
-// scripted is a hook of go-redis that answers in the place of a server.
-type scripted struct{ reply any }
-
-func (scripted) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (s scripted) ProcessHook(redis.ProcessHook) redis.ProcessHook {
-	return func(_ context.Context, cmd redis.Cmder) error {
-		cmd.(interface{ SetVal(any) }).SetVal(s.reply)
-		return nil
-	}
-}
-func (scripted) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
 }

@@ -35,3 +35,24 @@ func Silence() { redis.SetLogger(silence{}) }
 type silence struct{}
 
 func (silence) Printf(context.Context, string, ...any) {}
+
+// Alone is a hook of a client for the commands that are sent by themselves.
+type Alone func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error
+
+// Answers has every command that is sent by itself answered in the same way, by no server.
+func Answers(answer any) redis.Hook {
+	return Alone(func(_ context.Context, cmd redis.Cmder, _ redis.ProcessHook) error {
+		cmd.(interface{ SetVal(any) }).SetVal(answer)
+		return nil
+	})
+}
+
+func (Alone) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h Alone) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error { return h(ctx, cmd, next) }
+}
+
+func (Alone) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}

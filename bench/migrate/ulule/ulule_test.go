@@ -15,7 +15,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/hybridlimit/hybridlimit/bench/internal/bubble"
-	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
 	"github.com/hybridlimit/hybridlimit/remote"
@@ -128,29 +127,6 @@ func TestWindows(t *testing.T) {
 		if was, roll, align := admitted(); was != 20 || roll < 11 || roll > 12 || align != 11 {
 			t.Errorf("%d, %d, %d", was, roll, align)
 		}
-	})
-}
-
-// Their constructor asks Redis, ours does not.
-func TestRedisAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := bubble.Start(t)
-		rdb := bubble.Client(t, server, 0)
-		server.SetError("LOADING away")
-		if _, err := before(rdb, nil); err == nil {
-			t.Error("no error")
-		}
-		h, lim, err := after(rdb, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer lim.Shutdown(t.Context())
-		time.Sleep(10 * time.Second)
-		if w := ask(h); w.Code != http.StatusOK || lim.State().Mode != hybrid.Degraded {
-			t.Errorf("%d, %v", w.Code, lim.State())
-		}
-		server.SetError("")
-		time.Sleep(10 * time.Second)
 	})
 }
 
