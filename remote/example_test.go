@@ -44,22 +44,24 @@ func ExampleLimiter_Take() {
 	// false 0 30s
 }
 
-func ExampleLimiter_TakeAll() {
-	server, err := miniredis.Run() // in place of a real one
-	if err != nil {
-		fmt.Println(err)
-		return
+// embedded returns a limiter on a Redis within this process, in place of a real
+// one, and what stops both.
+func embedded() (lim *remote.Limiter, stop func()) {
+	server := miniredis.NewMiniRedis()
+	if err := server.Start(); err != nil {
+		panic(err)
 	}
-	defer server.Close()
 	server.SetTime(time.Unix(1_760_000_000, 0))
-
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
-	defer rdb.Close()
-	lim, err := remote.New(rdb, remote.Options{})
-	if err != nil {
-		fmt.Println(err)
-		return
+	return limit.Must(remote.New(rdb, remote.Options{})), func() {
+		rdb.Close()
+		server.Close()
 	}
+}
+
+func ExampleLimiter_TakeAll() {
+	lim, stop := embedded()
+	defer stop()
 	// At most 4 in a second, and 5 in a minute; the second call would be one
 	// too many for the minute, and takes nothing from the second either.
 	second := limit.Must(limit.PerSecond("second", 4))
@@ -81,21 +83,8 @@ func ExampleLimiter_TakeAll() {
 }
 
 func ExampleLimiter_Reserve() {
-	server, err := miniredis.Run() // in place of a real one
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer server.Close()
-	server.SetTime(time.Unix(1_760_000_000, 0))
-
-	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
-	defer rdb.Close()
-	lim, err := remote.New(rdb, remote.Options{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	lim, stop := embedded()
+	defer stop()
 	jobs := limit.Must(limit.Funnel("job", 1, 1, time.Minute))
 	for range 3 {
 		r, err := lim.Reserve(context.Background(), "batch", jobs)

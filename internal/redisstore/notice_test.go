@@ -69,41 +69,37 @@ func TestNoticesOutOfRange(t *testing.T) {
 	}
 }
 
-// Anybody who may publish can send anything: it is an error, and costs no memory.
-func TestNoticesHostile(t *testing.T) {
+// hostileNotices is what anybody who may publish can send, and nobody may read.
+func hostileNotices() []string {
 	one := string(AppendNotices(nil, "n", []report.Notice{{Limit: 5}}))
-	for name, payload := range map[string]string{
-		"empty": "", "only a version": "\x01", "no node": "\x01\x00\x00", "a node that is too long": "\x01\x41" + strings.Repeat("n", 65) + "\x00",
-		"a node with a space": "\x01\x03a b\x00", "a node that is cut": "\x01\x03ab", "no count": "\x01\x01n",
-		"more than there are": "\x01\x01n\x02" + one[4:], "fewer than there are": "\x01\x01n\x00" + one[4:],
-		"too many": "\x01\x01n\xf5\x03" + strings.Repeat(one[4:], MaxNotices+1), "a count without end": "\x01\x01n" + strings.Repeat("\xff", 100),
-		"a count in another spelling": "\x01\x01n\x81\x00" + one[4:], "a number in another spelling": one[:len(one)-1] + "\x80\x00",
-		"a time above 2^53": one[:len(one)-1] + "\x81\x80\x80\x80\x80\x80\x80\x10", "nine bytes": one[:len(one)-1] + "\x80\x80\x80\x80\x80\x80\x80\x80\x01",
-		"shard 1024": one[:len(one)-5] + "\x80\x08" + one[len(one)-4:],
-	} {
-		var ok bool
-		allocs := testing.AllocsPerRun(10, func() { _, _, ok = ReadNotices(payload) })
-		if ok {
-			t.Errorf("%s was read", name)
-		}
-		if allocs > 20 {
-			t.Errorf("%s: %v allocations", name, allocs)
-		}
-	}
-	for _, payload := range []string{"\x00", "\x02", "\x02anything", "hello"} {
-		if node, list, ok := ReadNotices(payload); node != "" || list != nil || !ok {
-			t.Errorf("%q: %q, %v, %v", payload, node, list, ok)
-		}
+	return []string{
+		"", "\x01", "\x01\x00\x00", "\x01\x41" + strings.Repeat("n", 65) + "\x00", // no node, or too long a name
+		"\x01\x03a b\x00", "\x01\x03ab", "\x01\x01n", "\x01\x01n\x02" + one[4:], "\x01\x01n\x00" + one[4:], // names that are none, other counts than there are
+		"\x01\x01n\xf5\x03" + strings.Repeat(one[4:], MaxNotices+1), "\x01\x01n" + strings.Repeat("\xff", 100), // too many
+		"\x01\x01n\x81\x00" + one[4:], one[:len(one)-1] + "\x80\x00", // numbers in another spelling
+		one[:len(one)-1] + "\x81\x80\x80\x80\x80\x80\x80\x10", one[:len(one)-1] + "\x80\x80\x80\x80\x80\x80\x80\x80\x01", // times above 2^53
+		one[:len(one)-5] + "\x80\x08" + one[len(one)-4:], // shard 1024
 	}
 }
 
-// FuzzNotices: what is read has one spelling, and is in range.
+// FuzzNotices: what is read has one spelling, and is in range. What is hostile is an error, and costs no memory.
 func FuzzNotices(f *testing.F) {
 	rng := rand.New(rand.NewPCG(35, 2))
 	for n := range 4 {
 		f.Add(string(AppendNotices(nil, "n", someNotices(rng, n))))
 	}
-	f.Add("\x02")
+	for _, payload := range []string{"\x00", "\x02", "\x02anything", "hello"} { // of other versions
+		if node, list, ok := ReadNotices(payload); node != "" || list != nil || !ok {
+			f.Errorf("%q: %q, %v, %v", payload, node, list, ok)
+		}
+	}
+	for _, payload := range hostileNotices() {
+		var ok bool
+		if allocs := testing.AllocsPerRun(10, func() { _, _, ok = ReadNotices(payload) }); ok || allocs > 20 {
+			f.Errorf("%.40q: read %v, with %v allocations", payload, ok, allocs)
+		}
+		f.Add(payload)
+	}
 	f.Fuzz(func(t *testing.T, payload string) {
 		node, list, ok := ReadNotices(payload)
 		if !ok || node == "" {
