@@ -47,12 +47,15 @@ func Answers(answer any) redis.Hook {
 	})
 }
 
+// DialHook changes nothing.
 func (Alone) DialHook(next redis.DialHook) redis.DialHook { return next }
 
+// ProcessHook calls h.
 func (h Alone) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error { return h(ctx, cmd, next) }
 }
 
+// ProcessPipelineHook changes nothing.
 func (Alone) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
