@@ -44,20 +44,6 @@ func TestRefusal(t *testing.T) {
 	get(t, s, "/", "Key: bob").want(t, 200)
 }
 
-func TestRefusalOverHTTP2(t *testing.T) {
-	lim, _ := newLimiter(t)
-	s := httptest.NewUnstartedServer(protect(t, lim, Options{RefundOn: func(int) bool { return false }}, nil,
-		Limit{Rule: perMinute("api", 1), Key: By(byKey)}))
-	s.EnableHTTP2 = true
-	s.StartTLS()
-	t.Cleanup(s.Close)
-	a := get(t, s, "/", "Key: alice")
-	if a.want(t, 200, `RateLimit: "api";r=0;t=60`); a.ProtoMajor != 2 {
-		t.Errorf("protocol %s", a.Proto)
-	}
-	get(t, s, "/", "Key: alice").want(t, 429, "Retry-After: 60")
-}
-
 // Fault 59: a client that waits for exactly as long as it is told is served, if it is alone,
 // and is told no more than a second too much.
 func TestRetryAfterIsEnough(t *testing.T) {
@@ -346,26 +332,6 @@ func TestUnitComesBackMeanwhile(t *testing.T) {
 	rule := limit.Must(limit.TokenBucket("api", limit.Tokens{Burst: 3, Refill: 1, Per: time.Hour}))
 	h := protect(t, slow{lim, c}, Options{}, nil, Limit{Rule: rule, Key: By(byKey), Cost: func(*http.Request) int64 { return 3 }})
 	get(t, server(t, h), "/", "Key: k").want(t, 200, `RateLimit: "api";r=0;t=1`)
-}
-
-// A limiter that has been closed, or that cannot decide a rule, lets nothing pass.
-func TestLimiterThatCannotDecide(t *testing.T) {
-	alone, err := hybrid.New(nil, hybrid.Options{Clock: clock.NewManual(noon)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer alone.Close()
-	log := limit.Must(limit.SlidingLog("log", 5, time.Minute)) // hybrid has none
-	key := By(byKey)
-	if _, err := New(limit.WithContext(alone), log, key, Options{}); !errors.Is(err, limit.ErrUnsupported) {
-		t.Errorf("%v", err)
-	}
-	s := server(t, protect(t, alone, Options{}, nil, Limit{RuleFor: func(*http.Request) *limit.Rule { return log }, Key: key}))
-	get(t, s, "/", "Key: k").want(t, 500, "Retry-After: ")
-	twice := perMinute("calls", 5)
-	other := limit.Must(limit.FixedWindow("calls", 5, time.Hour))
-	s = server(t, protect(t, alone, Options{}, nil, Limit{Rule: twice, Key: key}, Limit{Rule: other, Key: key}))
-	get(t, s, "/", "Key: k").want(t, 500)
 }
 
 // Fault 60: names that the fields cannot carry are rejected, with all else that is wrong.

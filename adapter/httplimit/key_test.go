@@ -3,10 +3,8 @@ package httplimit
 import (
 	"errors"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -63,34 +61,6 @@ func TestNoKeyIsNoKey(t *testing.T) {
 	}
 }
 
-// Other parts make another key, and a long part is not cut.
-func TestJoin(t *testing.T) {
-	join := Join(ByHeader("A"), ByHeader("B"))
-	key := func(a, b string) string {
-		k, err := join(&http.Request{Header: http.Header{"A": {a}, "B": {b}}})
-		if err != nil {
-			t.Error(err)
-		}
-		return k
-	}
-	long := strings.Repeat("x", 10_000)
-	seen := map[string][2]string{}
-	for _, p := range [][2]string{{"a", "bc"}, {"ab", "c"}, {"a:b", "c"}, {"a", "b:c"}, {"1:a", "1:b"}, {long + "a", "b"}, {long + "b", "b"}} {
-		k := key(p[0], p[1])
-		if other, twice := seen[k]; twice {
-			t.Errorf("%.20q and %.20q have one key", p, other)
-		}
-		seen[k] = p
-	}
-	lim, _ := newLimiter(t)
-	rule := perMinute("r", 1)
-	for k := range seen {
-		if !lim.Allow(k, rule) {
-			t.Errorf("%.30q shares its counter with another key", k)
-		}
-	}
-}
-
 // What the caller does to its slice afterwards is its own affair.
 func TestJoinKeepsItsParts(t *testing.T) {
 	parts := []KeyFunc{ByHeader("A"), ByHeader("B")}
@@ -116,38 +86,4 @@ func TestByRoute(t *testing.T) {
 	get(t, s, "/a/2").want(t, 429)
 	get(t, s, "/b/1").want(t, 200)
 	get(t, server(t, m(mux)), "/a/1").want(t, 500) // around the mux no route is known
-}
-
-// The middleware beside a handler without one.
-func BenchmarkHandler(b *testing.B) {
-	bare := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
-	rule := limit.Must(limit.TokenBucket("bench", limit.Tokens{Burst: 1 << 40, Refill: 1 << 40, Per: time.Second}))
-	addr, err := ByAddress(AddressOptions{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	lim, _ := newLimiter(b)
-	two := limit.Must(limit.TokenBucket("two", limit.Tokens{Burst: 1 << 40, Refill: 1 << 40, Per: time.Second}))
-	for _, c := range []struct {
-		name string
-		h    http.Handler
-	}{
-		{"bare", bare},
-		{"none", protect(b, lim, Options{Headers: NoHeaders}, bare, Limit{Rule: rule, Key: By(byKey)})},
-		{"draft", protect(b, lim, Options{}, bare, Limit{Rule: rule, Key: By(byKey)})},
-		{"address", protect(b, lim, Options{}, bare, Limit{Rule: rule, Key: addr})},
-		{"two", protect(b, lim, Options{}, bare, Limit{Rule: rule, Key: By(byKey)}, Limit{Rule: two, Key: addr})},
-		{"refund", protect(b, lim, Options{RefundOn: func(int) bool { return false }}, bare, Limit{Rule: rule, Key: By(byKey)})},
-	} {
-		b.Run(c.name, func(b *testing.B) {
-			r := httptest.NewRequest(http.MethodGet, "/", nil)
-			r.Header.Set("Key", "alice")
-			w := httptest.NewRecorder()
-			b.ReportAllocs()
-			for b.Loop() {
-				clear(w.Header())
-				c.h.ServeHTTP(w, r)
-			}
-		})
-	}
 }

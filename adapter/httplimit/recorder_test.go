@@ -4,13 +4,11 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"strings"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -19,74 +17,6 @@ import (
 // counting hands units back for no status, and says which one it was asked about.
 func counting(statuses chan int) Options {
 	return Options{RefundOn: func(status int) bool { statuses <- status; return false }}
-}
-
-// With a refund by status the ResponseWriter can do what it could without.
-func TestResponseWriterStaysUsable(t *testing.T) {
-	lim, _ := newLimiter(t)
-	statuses := make(chan int, 1)
-	goOn := make(chan struct{})
-	mux := http.NewServeMux()
-	mux.HandleFunc("/flush", func(w http.ResponseWriter, _ *http.Request) {
-		io.WriteString(w, "first ")
-		w.(http.Flusher).Flush()
-		<-goOn
-		io.WriteString(w, "second")
-	})
-	mux.HandleFunc("/controller", func(w http.ResponseWriter, _ *http.Request) {
-		c := http.NewResponseController(w)
-		if err := c.SetWriteDeadline(time.Time{}); err != nil {
-			http.Error(w, err.Error(), http.StatusTeapot)
-		}
-		if err := c.Flush(); err != nil {
-			http.Error(w, err.Error(), http.StatusTeapot)
-		}
-	})
-	mux.HandleFunc("/copy", func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(http.StatusAccepted)
-		if n, err := io.Copy(w, io.LimitReader(strings.NewReader(strings.Repeat("x", 10_000)), 9_000)); n != 9_000 || err != nil {
-			t.Errorf("%d, %v", n, err)
-		}
-	})
-	mux.HandleFunc("/hijack", func(w http.ResponseWriter, _ *http.Request) {
-		c, _, err := w.(http.Hijacker).Hijack()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		fmt.Fprint(c, "HTTP/1.0 204 No Content\r\n\r\n")
-		c.Close()
-	})
-	s := server(t, protect(t, lim, counting(statuses), mux, Limit{Rule: perMinute("r", 100), Key: By(byKey)}))
-
-	r, _ := http.NewRequest(http.MethodGet, s.URL+"/flush", nil)
-	r.Header.Set("Key", "k")
-	resp, err := s.Client().Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	first := make([]byte, len("first "))
-	if _, err := io.ReadFull(resp.Body, first); err != nil || string(first) != "first " { // while the handler goes on
-		t.Errorf("%q, %v", first, err)
-	}
-	close(goOn)
-	if rest, err := io.ReadAll(resp.Body); err != nil || string(rest) != "second" {
-		t.Errorf("%q, %v", rest, err)
-	}
-	resp.Body.Close()
-	for _, c := range []struct {
-		path        string
-		got, status int
-	}{{"", 0, 200}, {"/controller", 200, 200}, {"/copy", 202, 202}, {"/hijack", 204, 101}, {"/none", 404, 404}} {
-		if c.path != "" {
-			if a := get(t, s, c.path, "Key: k"); a.StatusCode != c.got || c.path == "/copy" && len(a.body) != 9_000 {
-				t.Errorf("%s: %d, %d bytes", c.path, a.StatusCode, len(a.body))
-			}
-		}
-		if status := <-statuses; status != c.status {
-			t.Errorf("%s: status %d is asked about, want %d", c.path, status, c.status)
-		}
-	}
 }
 
 // A copy that fails before its first byte has answered nothing: the status that the handler

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"log/slog"
 	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
@@ -12,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybridtest"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -52,45 +50,6 @@ func TestSettleSumsAreExact(t *testing.T) {
 		if left := lim.Peek("k", rule).Remaining; left != limitOf-want {
 			t.Errorf("%T: %d units count, want %d", lim, limitOf-left, want)
 		}
-	}
-}
-
-// Charged units reach Redis, and the other processes refuse for them.
-func TestSettleForTheFleet(t *testing.T) {
-	f := hybridtest.New(t, hybridtest.Options{Limiters: 2})
-	rule := limit.Must(limit.TokenBucket("tokens", limit.Tokens{Burst: 100, Refill: 100, Per: time.Hour}))
-	handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { Count(r.Context(), 150) })
-	one := protect(t, f.Limiters[0], Options{Clock: f.Clock}, handler, Limit{Rule: rule, Key: By(byKey), Settle: byCount})
-	two := protect(t, f.Limiters[1], Options{Clock: f.Clock}, handler, Limit{Rule: rule, Key: By(byKey), Settle: byCount})
-	if w, _ := serveOnce(one, ask()); w.Code != 200 {
-		t.Fatal(w.Code)
-	}
-	f.Sync()
-	f.Preload([]string{"k"}, rule)
-	if w, _ := serveOnce(two, ask()); w.Code != 429 || w.Header().Get("Retry-After") != "1836" {
-		t.Errorf("another process: %d, %v", w.Code, w.Header())
-	}
-}
-
-// A limiter that asks Redis is charged, too; one that cannot be asked fails no request.
-func TestSettleRemote(t *testing.T) {
-	lim, redisServer := newRemote(t)
-	rule := perMinute("tokens", 100)
-	var text bytes.Buffer
-	h := protectBy(t, lim, Options{Logger: slog.New(slog.NewTextHandler(&text, nil))}, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		n, _ := strconv.ParseInt(r.URL.Path[1:], 10, 64)
-		if Count(r.Context(), n); n == 77 {
-			redisServer.Close()
-		}
-	}), Limit{Rule: rule, Key: By(byKey), Cost: func(*http.Request) int64 { return 10 }, Settle: byCount})
-	for _, c := range []struct{ cost, left int64 }{{30, 70}, {0, 70}, {10, 60}, {77, -1}} {
-		w, _ := serveOnce(h, httptest.NewRequest(http.MethodGet, fmt.Sprint("/", c.cost), nil))
-		if res, err := lim.Peek(t.Context(), "k", rule); w.Code != 200 || c.left >= 0 && (err != nil || res.Remaining != c.left) {
-			t.Errorf("cost %d: %d, %+v, %v", c.cost, w.Code, res, err)
-		}
-	}
-	if got := text.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "a cost cannot be settled") {
-		t.Errorf("the log is %q", got)
 	}
 }
 
@@ -143,25 +102,6 @@ func TestRequestIsHandedBack(t *testing.T) {
 	}
 	if err := r.MultipartForm.RemoveAll(); err != nil {
 		t.Error(err)
-	}
-}
-
-// Handlers of a limit without Settle get the server's own writer and request, at no more cost.
-func TestNoSettleCostsNothing(t *testing.T) {
-	lim, _ := newLimiter(t)
-	r := ask()
-	r.Header.Set("Key", "k")
-	for name, l := range map[string]Limit{
-		"no Settle":     {Rule: perMinute("r", 5), Key: By(byKey)},
-		"not limited":   {RuleFor: func(*http.Request) *limit.Rule { return limit.Unlimited() }, Key: By(byKey), Settle: byCount},
-		"with a charge": {Rule: perMinute("r", 5), Key: By(byKey), Settle: byCount},
-	} {
-		w := httptest.NewRecorder()
-		protect(t, lim, Options{}, http.HandlerFunc(func(got http.ResponseWriter, of *http.Request) {
-			if own := got == http.ResponseWriter(w) && of == r; own != (name != "with a charge") {
-				t.Errorf("%s: got %T", name, got)
-			}
-		}), l).ServeHTTP(w, r)
 	}
 }
 

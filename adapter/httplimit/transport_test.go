@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
-	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/hybridtest"
 	"github.com/hybridlimit/hybridlimit/limit"
 	"github.com/hybridlimit/hybridlimit/local"
 )
@@ -199,10 +197,8 @@ func TestTransportFollows(t *testing.T) {
 	}{
 		{"nothing", 200, nil, 9, 0},
 		{"seconds", 429, []string{"Retry-After: 7"}, 0, 7 * time.Second},
-		{"seconds of a 503", 503, []string{"Retry-After: 7"}, 0, 7 * time.Second},
 		{"seconds of another status", 301, []string{"Retry-After: 7"}, 9, 0},
 		{"none", 429, []string{"Retry-After: 0"}, 0, 100 * time.Millisecond},
-		{"none of a 503", 503, []string{"Retry-After: 0"}, 9, 0},
 		{"none, and a reset", 429, []string{"Retry-After: 0", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 8"}, 0, 8 * time.Second},
 		{"no milliseconds, and seconds", 429, []string{"Retry-After-Ms: 0", "Retry-After: 8"}, 0, 8 * time.Second},
 		{"overloaded", 529, []string{"Retry-After: 8"}, 0, 8 * time.Second},
@@ -215,11 +211,9 @@ func TestTransportFollows(t *testing.T) {
 		{"a date", 429, []string{"Retry-After: " + date(30*time.Second)}, 0, 30 * time.Second},
 		{"a date by a clock that is wrong", 429, []string{"Retry-After: " + date(time.Hour+5*time.Second), "Date: " + date(time.Hour)}, 0, 5 * time.Second},
 		{"a date that has passed", 429, []string{"Retry-After: " + date(-time.Second)}, 0, 100 * time.Millisecond},
-		{"absurd seconds", 429, []string{"Retry-After: 999999999"}, 0, most},
 		{"seconds that no number holds", 429, []string{"Retry-After: 99999999999999999999999999"}, 0, most},
 		{"an absurd date", 429, []string{"Retry-After: Fri, 31 Dec 9999 23:59:59 GMT"}, 0, most},
 		{"negative", 429, []string{"Retry-After: -5"}, 0, 100 * time.Millisecond},
-		{"half a second", 429, []string{"Retry-After: 0.5"}, 0, time.Second},
 		{"a fraction", 429, []string{"Retry-After: 30.5"}, 0, 31 * time.Second},
 		{"twice", 429, []string{"Retry-After: 30, 30"}, 0, 30 * time.Second},
 		{"several", 429, []string{"Retry-After: 5, soon", "Retry-After: 30", "Retry-After: 7"}, 0, 30 * time.Second},
@@ -227,10 +221,7 @@ func TestTransportFollows(t *testing.T) {
 		{"units", 429, []string{"Retry-After: 0m12.5s"}, 0, 13 * time.Second},
 		{"milliseconds", 429, []string{"Retry-After: 1500ms"}, 0, 2 * time.Second},
 		{"a number and a date", 429, []string{"Retry-After: 5", "Retry-After: " + date(9*time.Second)}, 0, 9 * time.Second},
-		{"negative units", 429, []string{"Retry-After: -5s"}, 0, 100 * time.Millisecond},
 		{"an exponent", 429, []string{"Retry-After: 1e9"}, 0, 100 * time.Millisecond},
-		{"two points", 429, []string{"Retry-After: 1.2.3"}, 0, 100 * time.Millisecond},
-		{"digits without end", 429, []string{"Retry-After: " + strings.Repeat("9", 1000)}, 0, most},
 		{"a date with another name of GMT", 429, []string{"Retry-After: " + in(8*time.Second, time.RFC1123)}, 0, 8 * time.Second},
 		{"a date with an offset", 429, []string{"Retry-After: " + noon.Add(8*time.Second).In(time.FixedZone("", 7200)).Format(time.RFC1123Z)}, 0, 8 * time.Second},
 		{"a date of the old form with a dash", 429, []string{"Retry-After: " + in(8*time.Second, "Monday, 02-Jan-06 15:04:05 GMT")}, 0, 8 * time.Second},
@@ -241,27 +232,19 @@ func TestTransportFollows(t *testing.T) {
 		{"milliseconds of a language model", 429, []string{"Retry-After-Ms: 250", "Retry-After: 1"}, 0, 300 * time.Millisecond},
 		{"milliseconds of Azure", 429, []string{"X-Ms-Retry-After-Ms: 1200", "Retry-After: 2"}, 0, 1200 * time.Millisecond},
 		{"milliseconds that are none", 429, []string{"Retry-After-Ms: -1", "Retry-After: 2"}, 0, 2 * time.Second},
-		{"milliseconds without end", 429, []string{"Retry-After-Ms: " + strings.Repeat("9", 400)}, 0, most},
 		{"milliseconds that are no number", 429, []string{"Retry-After-Ms: NaN", "Retry-After: 2"}, 0, 2 * time.Second},
 		{"OpenAI, requests", 200, []string{"X-Ratelimit-Remaining-Requests: 0", "X-Ratelimit-Reset-Requests: 8s", "X-Ratelimit-Remaining-Tokens: 149984", "X-Ratelimit-Reset-Tokens: 6m0s"}, 0, 8 * time.Second},
 		{"OpenAI, tokens", 200, []string{"X-Ratelimit-Remaining-Requests: 4", "X-Ratelimit-Reset-Requests: 12ms", "X-Ratelimit-Remaining-Tokens: 0", "X-Ratelimit-Reset-Tokens: 7.66s"}, 0, 8 * time.Second},
-		{"OpenAI, both", 200, []string{"X-Ratelimit-Remaining-Requests: 0", "X-Ratelimit-Reset-Requests: 9s", "X-Ratelimit-Remaining-Tokens: 0", "X-Ratelimit-Reset-Tokens: 4s"}, 0, 9 * time.Second},
-		{"OpenAI, fewer requests", 200, []string{"X-Ratelimit-Remaining-Requests: 4", "X-Ratelimit-Remaining-Tokens: 2"}, 4, 0},
 		{"Azure, unlimited tokens", 200, []string{"X-Ratelimit-Remaining-Tokens: -1", "X-Ratelimit-Reset-Tokens: 0"}, 9, 0},
-		{"Anthropic, requests", 429, []string{"Anthropic-Ratelimit-Requests-Remaining: 0", "Anthropic-Ratelimit-Requests-Reset: " + in(8*time.Second, time.RFC3339)}, 0, 8 * time.Second},
 		{"Anthropic, tokens of one kind", 200, []string{"Anthropic-Ratelimit-Requests-Remaining: 9", "Anthropic-Ratelimit-Output-Tokens-Remaining: 0", "Anthropic-Ratelimit-Output-Tokens-Reset: " + in(8*time.Second, time.RFC3339)}, 0, 8 * time.Second},
 		{"Jira", 429, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: " + in(time.Minute, "2006-01-02T15:04Z")}, 0, time.Minute},
 		{"a date of JavaScript", 200, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: " + noon.Add(8*time.Second).In(time.FixedZone("", 3600)).Format("Mon Jan 02 2006 15:04:05 GMT-0700") + " (Central European Standard Time)"}, 0, 8 * time.Second},
 		{"Discord", 200, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: " + epoch(7) + ".123", "X-RateLimit-Reset-After: 7.123"}, 0, 8 * time.Second},
 		{"Shopify", 429, []string{"Retry-After: 2.0"}, 0, 2 * time.Second},
 		{"forbidden", 403, nil, 9, 0},
-		{"forbidden for a while", 403, []string{"Retry-After: 7"}, 0, 7 * time.Second},
 		{"GitHub, primary", 403, []string{"X-RateLimit-Limit: 60", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: " + epoch(30)}, 0, 30 * time.Second},
-		{"GitHub, 429", 429, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: " + epoch(30)}, 0, 30 * time.Second},
 		{"GitHub, its clock is an hour ahead", 403, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: " + epoch(3630), "Date: " + date(time.Hour)}, 0, 30 * time.Second},
-		{"GitHub, secondary", 403, []string{"Retry-After: 9", "X-RateLimit-Remaining: 4000", "X-RateLimit-Reset: " + epoch(3000)}, 0, 9 * time.Second},
 		{"GitHub, secondary, no reason", 429, []string{"X-RateLimit-Remaining: 4000", "X-RateLimit-Reset: " + epoch(3000)}, 0, 100 * time.Millisecond},
-		{"GitHub, the last one", 200, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: " + epoch(30)}, 0, 30 * time.Second},
 		{"GitHub, for an hour", 403, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: " + epoch(3600)}, 0, most},
 		{"a reset that has passed", 200, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: " + epoch(-5)}, 0, 100 * time.Millisecond},
 		{"milliseconds since 1970", 403, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: " + epoch(30) + "500"}, 0, 31 * time.Second},
@@ -269,31 +252,23 @@ func TestTransportFollows(t *testing.T) {
 		{"seconds until the reset", 200, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 12"}, 0, 12 * time.Second},
 		{"another spelling", 200, []string{"X-Rate-Limit-Remaining: 0", "X-Rate-Limit-Reset: " + epoch(12)}, 0, 12 * time.Second},
 		{"X-RateLimit, fewer", 200, []string{"X-RateLimit-Remaining: 4", "X-RateLimit-Reset: " + epoch(30)}, 4, 0},
-		{"X-RateLimit, unlimited", 200, []string{"X-RateLimit-Remaining: -1"}, 9, 0},
 		{"X-RateLimit, garbage", 200, []string{"X-RateLimit-Remaining: none", "X-RateLimit-Reset: never"}, 9, 0},
 		{"X-RateLimit, no reset", 200, []string{"X-RateLimit-Remaining: 0"}, 0, 100 * time.Millisecond},
 		{"X-RateLimit, from a cache", 200, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 9", "Age: 5"}, 9, 0},
 		{"an earlier draft", 200, []string{"RateLimit-Limit: 10", "RateLimit-Remaining: 0", "RateLimit-Reset: 9"}, 0, 9 * time.Second},
-		{"an earlier draft, fewer", 200, []string{"RateLimit-Limit: 10", "RateLimit-Remaining: 3", "RateLimit-Reset: 9"}, 3, 0},
 		{"an earlier draft before X-RateLimit", 200, []string{"RateLimit-Remaining: 0", "RateLimit-Reset: 9", "X-RateLimit-Remaining: 5"}, 0, 9 * time.Second},
 		{"draft 7", 429, []string{"RateLimit: limit=10, remaining=0, reset=5", "RateLimit-Policy: 10;w=60"}, 0, 5 * time.Second},
 		{"several windows", 200, []string{"X-RateLimit-Remaining: 5, 0", "X-RateLimit-Reset: 3, 8"}, 0, 8 * time.Second},
 		{"garbage", 429, []string{"Retry-After: soon", "RateLimit: (;"}, 0, 100 * time.Millisecond},
 		{"no reason", 429, nil, 0, 100 * time.Millisecond},
 		{"no reason of a 503", 503, nil, 9, 0},
-		{"as many as we know", 200, []string{`RateLimit: "a";r=9;t=1`}, 9, 0},
 		{"more than we know", 200, []string{`RateLimit: "a";r=999999999999999;t=1`}, 9, 0},
-		{"fewer", 200, []string{`RateLimit: "a";r=4;t=1`}, 4, 0},
 		{"fewer, as a token", 200, []string{`RateLimit: a;r=4`}, 4, 0},
 		{"no more", 200, []string{`RateLimit: "a";r=0;t=3`}, 0, 3 * time.Second},
 		{"no more, for who knows how long", 200, []string{`RateLimit: "a";r=0`}, 0, 100 * time.Millisecond},
-		{"no more for ever", 200, []string{`RateLimit: "a";r=0;t=999999999999999`}, 0, most},
 		{"the strictest of several", 200, []string{`RateLimit: "a";r=5;t=1, "b";r=0;t=2`, `RateLimit: "c";r=0;t=4, "d";r=1;t=9`}, 0, 4 * time.Second},
 		{"Retry-After first", 429, []string{`RateLimit: "a";r=0;t=9`, "Retry-After: 2"}, 0, 2 * time.Second},
 		{"negative left", 200, []string{`RateLimit: "a";r=-1;t=9`}, 9, 0},
-		{"nothing said about left", 200, []string{`RateLimit: "a";t=9`}, 9, 0},
-		{"left as a text", 200, []string{`RateLimit: "a";r="0";t=9`}, 9, 0},
-		{"malformed", 200, []string{`RateLimit: "a";r=0;t=9,`}, 9, 0},
 		{"malformed in a second line", 200, []string{`RateLimit: "a";r=0;t=9`, `RateLimit: "`}, 9, 0},
 		{"bytes", 200, []string{`RateLimit-Policy: "a";q=1000;qu="content-bytes"`, `RateLimit: "a";r=0;t=9`}, 9, 0},
 		{"requests", 200, []string{`RateLimit-Policy: "a";q=1000;qu="requests"`, `RateLimit: "a";r=0;t=9`}, 0, 9 * time.Second},
@@ -347,113 +322,32 @@ func (c *counted) Set(key string, rule *limit.Rule, used int64) error {
 	return c.Limiter.Set(key, rule, used)
 }
 
-// Against a server with this package's middleware, over real connections: the client learns
-// at once that others have used the quota, the whole fleet with it.
-func TestTransportAndServer(t *testing.T) {
-	f := hybridtest.New(t, hybridtest.Options{Limiters: 2})
-	upstreamLim, err := local.New(local.Options{Clock: f.Clock})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer upstreamLim.Close()
-	rule := limit.Must(limit.TokenBucket("api", limit.Tokens{Burst: 5, Refill: 1, Per: 10 * time.Second}))
-	all := func(*http.Request) (string, error) { return "all", nil }
-	calls := atomic.Int64{}
-	s := server(t, protect(t, upstreamLim, Options{Clock: f.Clock, OnDecision: func(*http.Request, Decision) { calls.Add(1) }}, nil, Limit{Rule: rule, Key: all}))
-	upstreamLim.Take("all", rule, 5) // by others
-	mine := limit.Must(limit.TokenBucket("to the api", limit.Tokens{Burst: 5, Refill: 1, Per: 2 * time.Second}))
-	client := func(lim *hybrid.Limiter) *http.Client {
-		tr, err := NewTransport(limit.WithContext(lim), mine, all, TransportOptions{Clock: f.Clock, NoWait: true, OnError: func(_ *http.Request, err error) { t.Error(err) }})
-		if err != nil {
-			t.Fatal(err)
-		}
-		tr.follower.wait = time.Minute // the machine may be busy
-		return &http.Client{Transport: tr}
-	}
-	one, two := client(f.Limiters[0]), client(f.Limiters[1])
-	defer one.CloseIdleConnections()
-	resp, err := one.Get(s.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp.Body.Close()
-	if resp.StatusCode != 429 || resp.Header.Get("Retry-After") != "10" {
-		t.Fatalf("%d, %v", resp.StatusCode, resp.Header)
-	}
-	f.Preload([]string{"all"}, mine) // as some intervals would
-	for name, c := range map[string]*http.Client{"the client": one, "another process": two} {
-		var refused *RefusedError
-		resp, err := c.Get(s.URL)
-		if err == nil {
-			resp.Body.Close()
-		}
-		if !errors.As(err, &refused) || refused.Result.RetryAfter < 8*time.Second || refused.Result.RetryAfter > 12*time.Second {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	if calls.Load() != 1 {
-		t.Errorf("%d calls reached the upstream, want 1", calls.Load())
-	}
-	f.Clock.Advance(12 * time.Second)
-	if resp, err = one.Get(s.URL); err != nil || resp.StatusCode != 200 {
-		t.Fatalf("after the wait: %v", err)
-	}
-	resp.Body.Close()
-}
-
-// Redis is away: the answer arrives all the same, and somebody hears of it.
-func TestTransportFollowFails(t *testing.T) {
-	h := hybridtest.New(t, hybridtest.Options{})
-	var failed error
-	tr := newTransport(t, h.Limiter, tenPerSecond, TransportOptions{
-		Clock: h.Clock, NoWait: true, OnError: func(_ *http.Request, err error) { failed = err },
-		Base: upstream(func(*http.Request) *http.Response { return says(429, "Retry-After: 5") }),
-	})
-	h.CutOff()
-	r, _ := request(t.Context(), "http://a.example/")
-	if resp, err := tr.RoundTrip(r); err != nil || resp.StatusCode != 429 || failed == nil {
-		t.Errorf("%v, and while following %v", err, failed)
-	}
-}
-
 func TestNewTransportErrors(t *testing.T) {
 	lim, _ := newLimiter(t)
 	window := limit.Must(limit.SlidingWindow("w", 10, time.Second))
-	for name, build := range map[string]func() (*Transport, error){
-		"no limiter": func() (*Transport, error) { return NewTransport(nil, tenPerSecond, toHost, TransportOptions{}) },
-		"a nil limiter": func() (*Transport, error) {
-			return NewTransport(limit.WithContext((*local.Limiter)(nil)), tenPerSecond, toHost, TransportOptions{})
-		},
-		"no rule": func() (*Transport, error) {
-			return NewTransport(limit.WithContext(lim), nil, toHost, TransportOptions{})
-		},
-		"no key": func() (*Transport, error) {
-			return NewTransport(limit.WithContext(lim), tenPerSecond, nil, TransportOptions{})
-		},
-		"a window": func() (*Transport, error) {
-			return NewTransport(limit.WithContext(lim), window, toHost, TransportOptions{})
-		},
-		"a limiter without": func() (*Transport, error) {
-			return NewTransport(limit.WithContext(noSet{lim}), tenPerSecond, toHost, TransportOptions{})
-		},
-		"another without": func() (*Transport, error) {
-			return NewTransport(onlyWaits{limit.WithContext(lim)}, tenPerSecond, toHost, TransportOptions{})
-		},
-		"negative": func() (*Transport, error) {
-			return NewTransport(limit.WithContext(lim), tenPerSecond, toHost, TransportOptions{MaxWait: -1})
-		},
-		"negative, too": func() (*Transport, error) {
-			return NewTransport(limit.WithContext(lim), tenPerSecond, toHost, TransportOptions{MaxFollow: -1})
-		},
-		"for days": func() (*Transport, error) {
-			return NewTransport(limit.WithContext(lim), tenPerSecond, toHost, TransportOptions{MaxFollow: 25 * time.Hour})
-		},
+	inContext := limit.WithContext(lim)
+	for name, c := range map[string]struct {
+		lim  Waiter
+		rule *limit.Rule
+		key  KeyFunc
+		o    TransportOptions
+	}{
+		"no limiter":        {nil, tenPerSecond, toHost, TransportOptions{}},
+		"a nil limiter":     {limit.WithContext((*local.Limiter)(nil)), tenPerSecond, toHost, TransportOptions{}},
+		"no rule":           {inContext, nil, toHost, TransportOptions{}},
+		"no key":            {inContext, tenPerSecond, nil, TransportOptions{}},
+		"a window":          {inContext, window, toHost, TransportOptions{}},
+		"a limiter without": {limit.WithContext(noSet{lim}), tenPerSecond, toHost, TransportOptions{}},
+		"another without":   {onlyWaits{inContext}, tenPerSecond, toHost, TransportOptions{}},
+		"negative":          {inContext, tenPerSecond, toHost, TransportOptions{MaxWait: -1}},
+		"negative, too":     {inContext, tenPerSecond, toHost, TransportOptions{MaxFollow: -1}},
+		"for days":          {inContext, tenPerSecond, toHost, TransportOptions{MaxFollow: 25 * time.Hour}},
 	} {
-		if tr, err := build(); err == nil || tr != nil {
+		if tr, err := NewTransport(c.lim, c.rule, c.key, c.o); err == nil || tr != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for _, l := range []Waiter{limit.WithContext(lim), limit.WithContext(noSet{lim}), onlyWaits{limit.WithContext(lim)}} {
+	for _, l := range []Waiter{inContext, limit.WithContext(noSet{lim}), onlyWaits{inContext}} {
 		if _, err := NewTransport(l, window, toHost, TransportOptions{Ignore: true}); err != nil {
 			t.Error(err)
 		}

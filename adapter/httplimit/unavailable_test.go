@@ -50,56 +50,6 @@ func failOpen(w http.ResponseWriter, r *http.Request, next http.Handler, err err
 	answerError(w, r, next, err)
 }
 
-func TestRemote(t *testing.T) {
-	lim, redisServer := newRemote(t)
-	var text bytes.Buffer
-	logged := slog.New(slog.NewTextHandler(&text, nil))
-	limits := []Limit{{Rule: perMinute("user", 2), Key: By(byKey)}, {Rule: perMinute("tenant", 3), Key: ByHeader("Tenant")}}
-	var seen []Decision
-	one := server(t, protectBy(t, lim, Options{Logger: logged}, nil, limits[0]))
-	all := server(t, protectBy(t, lim, Options{Logger: logged, OnDecision: func(_ *http.Request, d Decision) { seen = append(seen, d) }}, nil, limits...))
-	open := server(t, protectBy(t, lim, Options{Logger: logged, OnError: failOpen}, nil, limits[0]))
-	get(t, one, "/", "Key: a").want(t, 200, `RateLimit: "user";r=1;t=60`, `RateLimit-Policy: "user";q=2;w=60`)
-	get(t, one, "/", "Key: a").want(t, 200, `RateLimit: "user";r=0;t=60`)
-	get(t, one, "/", "Key: a").want(t, 429, `RateLimit: "user";r=0;t=60`, "Retry-After: 60")
-	for range 2 {
-		get(t, all, "/", "Key: b", "Tenant: t").want(t, 200)
-	}
-	get(t, all, "/", "Key: b", "Tenant: t").want(t, 429)
-	get(t, all, "/", "Key: c", "Tenant: t").want(t, 200, `RateLimit: "tenant";r=0;t=60`) // the refusal has cost nothing
-	if text.Len() != 0 {
-		t.Errorf("logged %q", &text)
-	}
-
-	addr := redisServer.Addr()
-	redisServer.Close()
-	for range 2 {
-		a := get(t, one, "/", "Key: d")
-		a.want(t, 503, "Retry-After: ", "RateLimit: ", "Content-Type: application/problem+json")
-		if !strings.Contains(a.body, `"status":503`) {
-			t.Error(a.body)
-		}
-	}
-	if line := text.String(); strings.Count(line, "\n") != 1 || !strings.Contains(line, "level=ERROR") || !strings.Contains(line, "the limiter cannot decide: remote: ") {
-		t.Errorf("the log is %q", line)
-	}
-	seen = nil
-	get(t, all, "/", "Key: d", "Tenant: t").want(t, 503)
-	if d := seen[0]; d.Allowed || !errors.Is(d.Err, ErrUnavailable) || d.Source != limit.SourceRemote || d.By != -1 {
-		t.Errorf("%+v", d)
-	}
-	for range 5 {
-		get(t, open, "/", "Key: d").want(t, 200, "RateLimit: ")
-	}
-	get(t, open, "/").want(t, 400) // without a key
-
-	if err := redisServer.StartAddr(addr); err != nil {
-		t.Fatal(err)
-	}
-	redisServer.SetTime(noon)
-	until(t, func() bool { return get(t, one, "/", "Key: e").StatusCode != 503 }, func() string { return "Redis is back, and the limiter is not" })
-}
-
 // faulty is a limiter whose calls fail as they are told, and which remembers the last context.
 type faulty struct {
 	Limiter
@@ -298,31 +248,4 @@ func TestTransportWithoutRedis(t *testing.T) {
 			t.Errorf("%s: %v, body closed %t, %d sent", name, err, body.closed.Load(), sent)
 		}
 	}
-}
-
-// An error of a look is told, and nothing is set.
-func TestTransportPeekFails(t *testing.T) {
-	lim, m := newLimiter(t)
-	f := &faulty{Limiter: limit.WithContext(lim), peek: errAway}
-	for _, line := range []string{"Retry-After: 7", `RateLimit: "a";r=4;t=1`} {
-		var failed error
-		sets := 0
-		tr := &follower{waiterOf(f), func(context.Context, string, *limit.Rule, int64) error { sets++; return nil }, tenPerSecond, time.Minute, m, time.Second}
-		failed = tr.follow(t.Context(), "k", says(429, line), 0)
-		if !errors.Is(failed, errAway) || sets != 0 {
-			t.Errorf("%s: %v, %d sets", line, failed, sets)
-		}
-	}
-}
-
-// waiterOf adds what a follower does not call.
-func waiterOf(f *faulty) Waiter {
-	return struct {
-		*faulty
-		waits
-	}{f, nil}
-}
-
-type waits interface {
-	WaitN(ctx context.Context, key string, rule *limit.Rule, n int64) error
 }

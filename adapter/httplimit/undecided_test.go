@@ -60,21 +60,3 @@ func TestPreflights(t *testing.T) {
 	s = server(t, protect(t, lim, Options{Logger: quiet}, cors, one))
 	send(t, s, http.MethodOptions, "/", preflight...).want(t, 400)
 }
-
-// TestPreflightOrder has the order that docs/http.md recommends: CORS outside.
-func TestPreflightOrder(t *testing.T) {
-	lim, _ := newLimiter(t)
-	limited := protect(t, lim, Options{}, nil, Limit{Rule: perMinute("r", 1), Key: By(byKey)})
-	s := server(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Access-Control-Allow-Origin", "*")
-		w.Header().Set("Access-Control-Expose-Headers", "Retry-After, RateLimit, RateLimit-Policy")
-		if r.Method == http.MethodOptions {
-			w.WriteHeader(http.StatusNoContent)
-			return
-		}
-		limited.ServeHTTP(w, r)
-	}))
-	send(t, s, http.MethodOptions, "/", "Origin: https://a.example").want(t, 204, "Access-Control-Allow-Origin: *")
-	get(t, s, "/", "Key: k").want(t, 200)
-	get(t, s, "/", "Key: k").want(t, 429, "Access-Control-Allow-Origin: *", "Retry-After: 60")
-}
