@@ -83,30 +83,6 @@ func TestTargetOnServer(t *testing.T) {
 	want(t, say(t, cc, ""), codes.InvalidArgument)
 }
 
-func TestClientWaits(t *testing.T) {
-	lim, err := local.New(local.Options{}) // waiters sleep on the system's clock
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer lim.Close()
-	s, calls := counting(echo())
-	const every, n = 20 * time.Millisecond, 6
-	cc := dial(t, serve(t, nil, s), clients(t, lim, limit.Must(limit.TokenBucket("upstream", limit.Tokens{Burst: 1, Refill: 1, Per: every})), grpclimit.ByMethod(), grpclimit.Wait())...)
-	begin := time.Now()
-	for range n {
-		want(t, say(t, cc, ""), codes.OK)
-	}
-	// The first is at once, and each of the others at its time or later. One interval less is
-	// for what the clocks of the limiter, of timers and of this test differ.
-	if took := time.Since(begin); took < (n-2)*every {
-		t.Errorf("%d calls in %v, want at least %v", n, took, (n-2)*every)
-	}
-	want(t, streamed(t, cc), codes.OK)
-	if calls.Load() != n+1 {
-		t.Errorf("%d calls were sent", calls.Load())
-	}
-}
-
 func TestClientWaitEnds(t *testing.T) {
 	lim, err := local.New(local.Options{})
 	if err != nil {
@@ -209,49 +185,5 @@ func TestClientRefunds(t *testing.T) {
 		if _ = c.call(); left() != c.left {
 			t.Errorf("call %d: %d left, want %d", i, left(), c.left)
 		}
-	}
-
-	// A stream that is not read to its end keeps its unit, and hands it back once at the end.
-	cs, err := open(t, fine, bothWays)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want(t, exchange(cs, ""), codes.OK)
-	if left() != 2 {
-		t.Errorf("%d left, want 2", left())
-	}
-	if err := cs.CloseSend(); err != nil {
-		t.Fatal(err)
-	}
-	for range 3 {
-		_ = cs.RecvMsg(new(wrapperspb.StringValue))
-	}
-	if left() != 3 {
-		t.Errorf("%d left, want 3", left())
-	}
-
-	// The only reply of a stream is its end.
-	if cs, err = open(t, fine, oneReply); err != nil {
-		t.Fatal(err)
-	}
-	if err := cs.SendMsg(wrapperspb.String("")); err != nil {
-		t.Fatal(err)
-	}
-	if err := cs.CloseSend(); err != nil {
-		t.Fatal(err)
-	}
-	want(t, cs.RecvMsg(new(wrapperspb.StringValue)), codes.OK)
-	if left() != 3 {
-		t.Errorf("%d left after the only reply, want 3", left())
-	}
-
-	// A stream that does not open.
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := fine.NewStream(ctx, bothWays, streamMethod); err == nil {
-		t.Error("opened with a context that has ended")
-	}
-	if left() != 3 {
-		t.Errorf("%d left after a stream that did not open, want 3", left())
 	}
 }

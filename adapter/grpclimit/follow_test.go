@@ -17,7 +17,6 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/hybridlimit/hybridlimit/adapter/grpclimit"
-	"github.com/hybridlimit/hybridlimit/hybridtest"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -29,54 +28,6 @@ func busy(t testing.TB, code codes.Code, pause *durationpb.Duration) error {
 		t.Fatal(err)
 	}
 	return s.Err()
-}
-
-// The server's own limit and the client's, both of this module: the client does not call
-// again before the server would admit it, and then it does.
-func TestFollowOwnServer(t *testing.T) {
-	lim, now := alone(t)
-	for _, kind := range []struct {
-		name string
-		call func(testing.TB, *grpc.ClientConn) error
-	}{
-		{"unary", func(t testing.TB, cc *grpc.ClientConn) error { return say(t, cc, "") }},
-		{"stream", streamed},
-	} {
-		t.Run(kind.name, func(t *testing.T) {
-			s, calls := counting(echo())
-			key := grpclimit.Fixed(kind.name)
-			rule := limit.Must(limit.FixedWindow("server", 2, time.Minute))
-			counted := 0
-			count := grpclimit.Observe(func(context.Context, grpclimit.Decision) { counted++ })
-			addr := serve(t, nil, s, unary(t, lim, rule, key, count), stream(t, lim, rule, key, count))
-			cc := dial(t, addr, clients(t, lim, bucket("client", 10), key, grpclimit.FollowRetryInfo(time.Hour))...)
-			for range 2 {
-				want(t, kind.call(t, cc), codes.OK)
-			}
-			err := kind.call(t, cc)
-			want(t, err, codes.ResourceExhausted)
-			retry, _ := detailsOf(t, err)
-			wait := retry.GetRetryDelay().AsDuration()
-			if wait <= 0 || wait > time.Minute {
-				t.Fatalf("wait for %v", wait)
-			}
-			for range 5 {
-				err := kind.call(t, cc)
-				want(t, err, codes.ResourceExhausted)
-				if !errors.As(err, new(*grpclimit.RefusedError)) {
-					t.Errorf("the server was asked again: %v", err)
-				}
-			}
-			if counted != 3 || calls.Load() != 2 {
-				t.Errorf("%d calls were sent, and %d served", counted, calls.Load())
-			}
-			now.Advance(wait - time.Millisecond)
-			want(t, kind.call(t, cc), codes.ResourceExhausted)
-			now.Advance(time.Second) // at 1 a second the pause is rounded up to a whole one
-			want(t, kind.call(t, cc), codes.OK)
-			now.Advance(time.Hour)
-		})
-	}
 }
 
 // The pause that the limiter makes is what the server asked for, rounded up to a unit.
@@ -256,29 +207,6 @@ func TestFollowInAWindowOfAPlan(t *testing.T) {
 	want(t, say(t, cc, ""), codes.ResourceExhausted)
 	if len(told) != 2 || told[1] == nil || lim.Peek("k", window).Remaining != 4 {
 		t.Errorf("told %v, %+v", told, lim.Peek("k", window))
-	}
-}
-
-// Through a limiter of hybrid all processes pause.
-func TestFollowForTheFleet(t *testing.T) {
-	h := hybridtest.New(t, hybridtest.Options{Limiters: 2})
-	rule := bucket("upstream", 9)
-	s, calls := counting(failing(busy(t, codes.ResourceExhausted, durationpb.New(time.Minute))))
-	addr := serve(t, nil, s)
-	var ccs []*grpc.ClientConn
-	for _, lim := range h.Limiters {
-		ccs = append(ccs, dial(t, addr, clients(t, lim, rule, grpclimit.Fixed("k"), grpclimit.FollowRetryInfo(time.Hour))...))
-	}
-	want(t, say(t, ccs[0], ""), codes.ResourceExhausted)
-	h.Preload([]string{"k"}, rule)
-	err := say(t, ccs[1], "")
-	if !errors.As(err, new(*grpclimit.RefusedError)) || calls.Load() != 1 {
-		t.Errorf("%v, %d calls", err, calls.Load())
-	}
-	for _, lim := range h.Limiters {
-		if got := lim.Peek("k", rule).RetryAfter; got < 59*time.Second || got > time.Minute {
-			t.Errorf("pauses for %v", got)
-		}
 	}
 }
 

@@ -4,18 +4,14 @@ import (
 	"context"
 	"errors"
 	"net"
-	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
-	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/hybridlimit/hybridlimit/adapter/grpclimit"
+	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // named is an address of a listener's own type.
@@ -94,20 +90,6 @@ func TestMetadata(t *testing.T) {
 
 func TestJoin(t *testing.T) {
 	fixed, call := grpclimit.Fixed, grpclimit.Call{Method: "/a/B", Target: "dns:///x"}
-	of := func(key grpclimit.KeyFunc) string {
-		t.Helper()
-		s, err := key(t.Context(), call)
-		if err != nil || s == "" {
-			t.Fatalf("%q, %v", s, err)
-		}
-		return s
-	}
-	if of(grpclimit.Join(fixed("a:b"), fixed("c"))) == of(grpclimit.Join(fixed("a"), fixed("b:c"))) {
-		t.Error("other parts make the same key")
-	}
-	if of(grpclimit.Join(grpclimit.ByMethod(), grpclimit.ByTarget())) == of(grpclimit.Join(grpclimit.ByTarget(), grpclimit.ByMethod())) {
-		t.Error("another order makes the same key")
-	}
 	empty := func(context.Context, grpclimit.Call) (string, error) { return "", nil }
 	if s, err := grpclimit.Join(fixed("a"), empty)(t.Context(), call); s != "" || !errors.Is(err, grpclimit.ErrNoKey) {
 		t.Errorf("with an empty part: %q, %v", s, err)
@@ -118,7 +100,9 @@ func TestJoin(t *testing.T) {
 	parts := []grpclimit.KeyFunc{fixed("a")}
 	joined := grpclimit.Join(parts...)
 	parts[0] = nil
-	of(joined) // which has a copy
+	if s, err := joined(t.Context(), call); s != limit.JoinKey("a") || err != nil { // it has a copy
+		t.Errorf("%q, %v", s, err)
+	}
 	for i, none := range []grpclimit.KeyFunc{
 		grpclimit.Join(), grpclimit.Join(fixed("a"), nil), fixed(""), grpclimit.ByPeerOr(""), grpclimit.ByMetadata(""),
 	} {
@@ -126,88 +110,6 @@ func TestJoin(t *testing.T) {
 			t.Errorf("key function %d is not nil", i)
 		}
 	}
-}
-
-// from returns a dialer of connections from an address of this machine.
-func from(ip string) grpc.DialOption {
-	return grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
-		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}}
-		return d.DialContext(ctx, "tcp", addr)
-	})
-}
-
-func TestPeersOverTCP(t *testing.T) {
-	lim, _ := alone(t)
-	addr := serve(t, nil, echo(), unary(t, lim, bucket("api", 2), grpclimit.ByPeer()))
-	one, again := dial(t, addr), dial(t, addr) // other ports of one address
-	want(t, say(t, one, "a"), codes.OK)
-	want(t, say(t, again, "b"), codes.OK)
-	want(t, say(t, one, "c"), codes.ResourceExhausted)
-	want(t, say(t, again, "d"), codes.ResourceExhausted)
-	if !canDialFrom("127.0.0.2") {
-		if runtime.GOOS == "linux" { // there all of 127.0.0.0/8 is
-			t.Fatal("127.0.0.2 is no address of this machine")
-		}
-		t.Skip("127.0.0.2 is no address of this machine")
-	}
-	other := dial(t, addr, from("127.0.0.2"))
-	want(t, say(t, other, "e"), codes.OK)
-	want(t, say(t, other, "f"), codes.OK)
-	want(t, say(t, other, "g"), codes.ResourceExhausted)
-}
-
-func canDialFrom(ip string) bool {
-	l, err := net.Listen("tcp", ip+":0")
-	if err == nil {
-		l.Close()
-	}
-	return err == nil
-}
-
-// A server that listens on all addresses sees an IPv4 client as a mapped address.
-func TestMappedPeerOverTCP(t *testing.T) {
-	lim, _ := alone(t)
-	var keys []string
-	spy := func(ctx context.Context, call grpclimit.Call) (string, error) {
-		key, err := grpclimit.ByPeer()(ctx, call)
-		keys = append(keys, key)
-		return key, err
-	}
-	lis, err := net.Listen("tcp", ":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(serve(t, lis, echo(), unary(t, lim, bucket("api", 9), spy)))
-	want(t, say(t, dial(t, "127.0.0.1:"+port), "a"), codes.OK)
-	if len(keys) != 1 || keys[0] != "127.0.0.1" {
-		t.Errorf("keys %q", keys)
-	}
-}
-
-func TestPeersWithoutAddress(t *testing.T) {
-	lim, _ := alone(t)
-	t.Run("bufconn", func(t *testing.T) {
-		lis := bufconn.Listen(1 << 16)
-		serve(t, lis, echo(), unary(t, lim, bucket("buf", 2), grpclimit.ByPeer()))
-		cc := dial(t, "passthrough:///buf", grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			return lis.DialContext(ctx)
-		}))
-		want(t, say(t, cc, "a"), codes.InvalidArgument)
-	})
-	t.Run("unix", func(t *testing.T) {
-		file := filepath.Join(t.TempDir(), "s")
-		lis, err := net.Listen("unix", file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		serve(t, lis, echo(), unary(t, lim, bucket("unix", 1), grpclimit.ByPeerOr("local")))
-		cc := dial(t, "unix:"+file)
-		want(t, say(t, cc, "a"), codes.OK)
-		want(t, say(t, cc, "b"), codes.ResourceExhausted)
-		if res := lim.Peek("local", bucket("unix", 1)); res.Remaining != 0 {
-			t.Errorf("counted elsewhere: %+v", res)
-		}
-	})
 }
 
 // Whatever the address of a peer is, it has a key or an error, and never both.

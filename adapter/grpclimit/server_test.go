@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,9 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/hybridlimit/hybridlimit/adapter/grpclimit"
-	"github.com/hybridlimit/hybridlimit/hybridtest"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/local"
 )
 
 // as adds metadata to the calls of a client.
@@ -311,65 +308,4 @@ func TestNoRefundOfRefusals(t *testing.T) {
 	for range 3 {
 		want(t, say(t, cc, ""), codes.ResourceExhausted)
 	}
-}
-
-// However many callers there are at once, so many are served, and no more and no fewer.
-func TestManyCallers(t *testing.T) {
-	lim, _ := alone(t)
-	const callers, each, most = 8, 20, 50
-	cc := dial(t, serve(t, nil, echo(), unary(t, lim, bucket("api", most), grpclimit.ByPeer())))
-	var wg sync.WaitGroup
-	var served, refused atomic.Int64
-	for range callers {
-		wg.Go(func() {
-			for range each {
-				switch err := sayIn(t.Context(), cc, ""); status.Code(err) {
-				case codes.OK:
-					served.Add(1)
-				case codes.ResourceExhausted:
-					refused.Add(1)
-				default:
-					t.Error(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if served.Load() != most || refused.Load() != callers*each-most {
-		t.Errorf("%d served, %d refused", served.Load(), refused.Load())
-	}
-}
-
-// Two servers, as two processes are, share a limit.
-func TestServersShare(t *testing.T) {
-	h := hybridtest.New(t, hybridtest.Options{Limiters: 2})
-	rule := limit.Must(limit.SlidingWindow("api", 10, time.Hour))
-	var ccs []*grpc.ClientConn
-	for _, lim := range h.Limiters {
-		ccs = append(ccs, dial(t, serve(t, nil, echo(), unary(t, lim, rule, grpclimit.ByPeer()))))
-	}
-	h.Preload([]string{"127.0.0.1"}, rule)
-	for range 6 {
-		want(t, say(t, ccs[0], ""), codes.OK)
-	}
-	h.Sync()
-	for range 4 {
-		want(t, say(t, ccs[1], ""), codes.OK)
-	}
-	h.Sync()
-	for _, cc := range ccs {
-		want(t, say(t, cc, ""), codes.ResourceExhausted)
-	}
-}
-
-// A limiter that is closed goes on deciding, and so does a server that is slow to stop.
-func TestLimiterClosed(t *testing.T) {
-	lim, err := local.New(local.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cc := dial(t, serve(t, nil, echo(), unary(t, lim, limit.Must(limit.FixedWindow("api", 1, 100*365*24*time.Hour)), grpclimit.ByPeer())))
-	want(t, say(t, cc, ""), codes.OK)
-	lim.Close()
-	want(t, say(t, cc, ""), codes.ResourceExhausted)
 }
