@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -304,50 +303,6 @@ func TestReloadKeepsPointers(t *testing.T) {
 	if before.Rule("calls") != after.Rule("calls") || before.For("api", "acme") != after.For("api", "acme") ||
 		before.Descriptor("d", entries("user=u")).Rule != after.Descriptor("d", entries("user=u")).Rule {
 		t.Error("what has not changed is another rule")
-	}
-}
-
-// Two reloads at once, and look-ups meanwhile: each look-up finds one file or the other, whole.
-func TestReloadsAtOnce(t *testing.T) {
-	pair := func(n int) string {
-		return one(n) + fmt.Sprintf("  calls: {algorithm: fixed-window, limit: %d, per: 1h}\n", n)
-	}
-	path := temp(t, pair(1))
-	f, _ := opened(t, path, Options{})
-	var writers, readers sync.WaitGroup
-	stop := make(chan struct{})
-	for range 2 {
-		readers.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				set := f.Set()
-				if a, b := set.Rule("api").Limit(), set.Rule("calls").Limit(); a != b {
-					t.Errorf("half of a file: %d and %d", a, b)
-					return
-				}
-				_ = f.Stats()
-			}
-		})
-		writers.Go(func() {
-			for range 200 {
-				if err := f.Reload(); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	for n := range 100 {
-		replace(t, path, pair(n+2))
-	}
-	writers.Wait()
-	close(stop)
-	readers.Wait()
-	if err := f.Reload(); err != nil || limitOf(f) != 101 {
-		t.Errorf("%v, %d", err, limitOf(f))
 	}
 }
 

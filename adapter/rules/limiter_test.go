@@ -84,28 +84,6 @@ overrides:
 	}
 }
 
-// Keys of many plans and overrides side by side are no conflict for a limiter.
-func TestPlansAreNoConflict(t *testing.T) {
-	set := must(t, plans)
-	lim, err := hybrid.New(nil, hybrid.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer lim.Shutdown(t.Context())
-	for range 20 {
-		for i, name := range []string{"api", "calls"} {
-			for _, key := range []string{"x", "acme", "acme-2", "evil", "10.9"} {
-				if r := set.For(name, key); r != limit.Unlimited() {
-					lim.Take(fmt.Sprint(key, i), r, 1)
-				}
-			}
-		}
-	}
-	if s := lim.Stats(); s.Conflicts != 0 || s.Invalid != 0 {
-		t.Errorf("%v", s)
-	}
-}
-
 // A running limiter goes on as before while its file is bad.
 //
 // Fault 64: a bad file neither stops nor loosens a limiter.

@@ -130,23 +130,3 @@ func TestPatternsAreGrouped(t *testing.T) {
 		t.Errorf("%d patterns, begins of %d lengths, ends of %d, and %d of one text", p.count, heads, tails, inner)
 	}
 }
-
-func BenchmarkPatterns(b *testing.B) {
-	for _, patterns := range []int{3, 30, 300, 3000, 9000} {
-		n := patterns / 3 // of each shape
-		set := must(b, manyPatterned(n))
-		for name, value := range map[string]string{
-			"begin": fmt.Sprintf("/team-%d/acme/orders", n-1), "end": fmt.Sprintf("api.team-%d.example", n-1),
-			"inner": fmt.Sprintf("/x/acme/team-%d-eu/orders", n-1), "none": "/y/acme/team-eu/orders/12345",
-			"long": "/x/" + strings.Repeat("a", 8000),
-		} {
-			entries := []Entry{{"path", value}}
-			b.Run(fmt.Sprintf("%s/%d", name, patterns), func(b *testing.B) {
-				b.ReportAllocs()
-				for b.Loop() {
-					set.Descriptor("many", entries)
-				}
-			})
-		}
-	}
-}

@@ -166,7 +166,7 @@ descriptors:
 `+manyPatterned(1000))
 	f := &File{}
 	f.set.Store(set)
-	entries := []Entry{{"path", "/a/b"}, {"user", "u"}}
+	entries, addr := []Entry{{"path", "/a/b"}, {"user", "u"}}, addr("172.16.0.1")
 	stars, many := []Entry{{"path", "/v1/acme/orders/1"}}, []Entry{{"path", "/x/5/team-999-a/9"}}
 	for name, look := range map[string]func() bool{
 		"Rule":       func() bool { return f.Set().Rule("api") != nil },
@@ -174,6 +174,9 @@ descriptors:
 		"For key":    func() bool { return f.Set().For("calls", "acme-2") != nil },
 		"For prefix": func() bool { return f.Set().For("calls", "10.0.0.0.1") != nil },
 		"ForPlan":    func() bool { return f.Set().ForPlan("calls", "pro", "anyone") != nil },
+		"ForRequest": func() bool {
+			return f.Set().ForRequest("calls", Request{Key: "x", Addr: addr, Route: "GET /none"}) != nil
+		},
 		"Descriptor": func() bool { return f.Set().Descriptor("d", entries) != nil },
 		"stars":      func() bool { return f.Set().Descriptor("d", stars) != nil },
 		"many":       func() bool { return f.Set().Descriptor("many", many) != nil },

@@ -95,35 +95,6 @@ func TestWatchThousandRewrites(t *testing.T) {
 	eventually(t, "the last of them", func() bool { return limitOf(f) == 1001 && f.Stats().LastError == "" })
 }
 
-// A link in the middle of the way, and a directory that is deleted and made again. Of the
-// latter the system tells nothing: it is found by polling.
-func TestWatchDirectoryComesBack(t *testing.T) {
-	root := t.TempDir()
-	dir := filepath.Join(root, "dir")
-	remake := func(n int) {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		write(t, filepath.Join(dir, "rules.yaml"), one(n))
-	}
-	remake(1)
-	if err := os.Symlink(dir, filepath.Join(root, "link")); err != nil {
-		t.Skipf("no symbolic links here: %v", err)
-	}
-	f, err := Watch(filepath.Join(root, "link", "rules.yaml"), Options{Quiet: time.Millisecond, Poll: 10 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	for n := 2; n < 5; n++ {
-		remake(n)
-		eventually(t, fmt.Sprint("directory ", n), func() bool { return limitOf(f) == int64(n) })
-	}
-}
-
 // A deployment that renames directories: of that the system tells, so that nobody waits for
 // the polling.
 func TestWatchDirectoryIsReplaced(t *testing.T) {
