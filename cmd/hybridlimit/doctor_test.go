@@ -1,13 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -122,10 +119,6 @@ func TestDoctorFindsEachWrongSetting(t *testing.T) {
 			return nil
 		}
 	}
-	data := filepath.Join(t.TempDir(), "data")
-	if err := os.Mkdir(data, 0o700); err != nil {
-		t.Fatal(err)
-	}
 	for name, c := range map[string]struct {
 		id    string
 		sev   doctor.Severity
@@ -133,41 +126,22 @@ func TestDoctorFindsEachWrongSetting(t *testing.T) {
 		args  []string
 		spoil func(*testing.T, *redistest.Server) []string // and returns flags
 	}{
-		"allkeys-lru":    {"eviction", doctor.Warning, "CONFIG SET maxmemory-policy noeviction", nil, config("maxmemory-policy", "allkeys-lru")},
-		"volatile-lru":   {"eviction", doctor.Error, "CONFIG SET maxmemory-policy noeviction", []string{"--maxmemory", "1gb"}, config("maxmemory-policy", "volatile-lru")},
-		"no disk":        {"persistence", doctor.Warning, "CONFIG SET appendonly yes", nil, config("appendonly", "no")},
-		"snapshots only": {"persistence", doctor.Note, "CONFIG SET appendonly yes", []string{"--save", "3600 1"}, config("appendonly", "no")},
-		"fsync always":   {"fsync", doctor.Warning, "CONFIG SET appendfsync everysec", nil, config("appendfsync", "always")},
-		"short timeout":  {"idle-timeout", doctor.Warning, "CONFIG SET timeout 0", nil, config("timeout", "10")},
-		"small buffers":  {"output-buffer", doctor.Warning, "normal 0 0 0", nil, config("client-output-buffer-limit", "normal 524288 0 0")},
-		"soft buffers":   {"output-buffer", doctor.Warning, "normal 0 0 0", nil, config("client-output-buffer-limit", "normal 0 524288 60")},
-		"short scripts":  {"script-limit", doctor.Warning, " 5000", nil, config("lua-time-limit", "20")},
-		"endless script": {"script-limit", doctor.Warning, " 5000", nil, config("lua-time-limit", "0")},
-		"lone master":    {"replicas", doctor.Error, "CONFIG SET min-replicas-to-write 0", nil, config("min-replicas-to-write", "1")},
-		"a replica":      {"replica", doctor.Error, "master", nil, words("REPLICAOF", "127.0.0.1", "1")},
-		"no ZADD":        {"permission", doctor.Error, "ACL SETUSER default +zadd", nil, words("ACL", "SETUSER", "default", "-zadd")},
-		"no scripts":     {"permission", doctor.Error, "ACL SETUSER default +eval +evalsha", nil, words("ACL", "SETUSER", "default", "-@scripting")},
-		"no TIME":        {"permission", doctor.Error, "ACL SETUSER default +time", nil, words("ACL", "SETUSER", "default", "-time")},
-		"no publish":     {"notices", doctor.Warning, "ACL SETUSER default +publish", nil, words("ACL", "SETUSER", "default", "-publish")},
-		"no subscribe":   {"notices", doctor.Warning, "ACL SETUSER default +subscribe", nil, words("ACL", "SETUSER", "default", "-subscribe")},
-		"no channels":    {"notices", doctor.Warning, "ACL SETUSER default &hl:*", nil, words("ACL", "SETUSER", "default", "resetchannels")},
-		"other channels": {"notices", doctor.Warning, "ACL SETUSER default &hl:*", nil, words("ACL", "SETUSER", "default", "resetchannels", "&other:*")},
-		"no Pub/Sub":     {"notices", doctor.Warning, "ACL SETUSER default +publish +subscribe &hl:*", nil, words("ACL", "SETUSER", "default", "resetchannels", "-@pubsub")},
-		"no PUBLISH":     {"notices", doctor.Warning, "redis.conf: remove the line that begins with: rename-command PUBLISH", []string{"--rename-command", "PUBLISH", "hidden"}, nil},
-		"small channels": {"output-buffer", doctor.Warning, "pubsub 33554432 8388608 60", nil, config("client-output-buffer-limit", "pubsub 65536 0 0")},
-		"other keys":     {"permission", doctor.Error, "ACL SETUSER default ~hl:*", nil, words("ACL", "SETUSER", "default", "resetkeys", "~other:*")},
-		"renamed":        {"command", doctor.Error, "redis.conf: remove the line that begins with: rename-command PEXPIRE", []string{"--rename-command", "PEXPIRE", "hidden"}, nil},
-		"layouts":        {"layouts", doctor.Warning, "same Shards", nil, func(t *testing.T, s *redistest.Server) []string { beat(t, s, 0, 1); beat(t, s, 0, 64); return nil }},
-		"other layout":   {"layouts", doctor.Warning, "--shards", nil, func(t *testing.T, s *redistest.Server) []string { beat(t, s, 0, 64); return nil }},
-		"database":       {"database", doctor.Warning, "/3", nil, func(t *testing.T, s *redistest.Server) []string { beat(t, s, 3, 1); return nil }},
-		"applications":   {"applications", doctor.Warning, "KeyPrefix", nil, twoApplications},
-		"nodes":          {"layouts", doctor.Warning, "DEL", nil, words("SET", "hl:1:{0}:nodes:1", "garbage")},
-		"full":           {"memory", "", "CONFIG SET maxmemory", nil, fill},
-		"crowded":        {"clients", doctor.Warning, "CONFIG SET maxclients 10000", nil, crowd},
-		"many scripts":   {"script-cache", doctor.Warning, "arguments", nil, flood},
-		"snapshot":       {"snapshot", doctor.Warning, "disk", []string{"--dir", data}, failSnapshot(data)},
-		"slow command":   {"slow-commands", doctor.Warning, "SLOWLOG", []string{"--slowlog-log-slower-than", "0"}, func(*testing.T, *redistest.Server) []string { return []string{"--slow-command=1us"} }},
-		"slow network":   {"latency", doctor.Warning, "CommandTimeout", nil, func(*testing.T, *redistest.Server) []string { return []string{"--slow-trip=1ns"} }},
+		"volatile-lru":  {"eviction", doctor.Error, "CONFIG SET maxmemory-policy noeviction", []string{"--maxmemory", "1gb"}, config("maxmemory-policy", "volatile-lru")},
+		"no disk":       {"persistence", doctor.Warning, "CONFIG SET appendonly yes", nil, config("appendonly", "no")},
+		"fsync always":  {"fsync", doctor.Warning, "CONFIG SET appendfsync everysec", nil, config("appendfsync", "always")},
+		"short timeout": {"idle-timeout", doctor.Warning, "CONFIG SET timeout 0", nil, config("timeout", "10")},
+		"small buffers": {"output-buffer", doctor.Warning, "normal 0 0 0", nil, config("client-output-buffer-limit", "normal 524288 0 0")},
+		"a replica":     {"replica", doctor.Error, "master", nil, words("REPLICAOF", "127.0.0.1", "1")},
+		"no ZADD":       {"permission", doctor.Error, "ACL SETUSER default +zadd", nil, words("ACL", "SETUSER", "default", "-zadd")},
+		"no publish":    {"notices", doctor.Warning, "ACL SETUSER default +publish", nil, words("ACL", "SETUSER", "default", "-publish")},
+		"no channels":   {"notices", doctor.Warning, "ACL SETUSER default &hl:*", nil, words("ACL", "SETUSER", "default", "resetchannels")},
+		"other keys":    {"permission", doctor.Error, "ACL SETUSER default ~hl:*", nil, words("ACL", "SETUSER", "default", "resetkeys", "~other:*")},
+		"renamed":       {"command", doctor.Error, "redis.conf: remove the line that begins with: rename-command PEXPIRE", []string{"--rename-command", "PEXPIRE", "hidden"}, nil},
+		"layouts":       {"layouts", doctor.Warning, "same Shards", nil, func(t *testing.T, s *redistest.Server) []string { beat(t, s, 0, 1); beat(t, s, 0, 64); return nil }},
+		"database":      {"database", doctor.Warning, "/3", nil, func(t *testing.T, s *redistest.Server) []string { beat(t, s, 3, 1); return nil }},
+		"applications":  {"applications", doctor.Warning, "KeyPrefix", nil, twoApplications},
+		"slow command":  {"slow-commands", doctor.Warning, "SLOWLOG", []string{"--slowlog-log-slower-than", "0"}, func(*testing.T, *redistest.Server) []string { return []string{"--slow-command=1us"} }},
+		"slow network":  {"latency", doctor.Warning, "CommandTimeout", nil, func(*testing.T, *redistest.Server) []string { return []string{"--slow-trip=1ns"} }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := redistest.Start(t, append(slices.Clone(healthy), c.args...)...)
@@ -251,64 +225,6 @@ func twoApplications(t *testing.T, s *redistest.Server) []string {
 	return nil
 }
 
-// fill leaves a server little memory.
-func fill(t *testing.T, s *redistest.Server) []string {
-	info, err := s.Info("memory")
-	if err != nil {
-		t.Fatal(err)
-	}
-	used, err := strconv.Atoi(info["used_memory"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	do(t, s, "CONFIG", "SET", "maxmemory", fmt.Sprint(used+used/10))
-	return nil
-}
-
-// crowd takes most of the connections of a server.
-func crowd(t *testing.T, s *redistest.Server) []string {
-	do(t, s, "CONFIG", "SET", "maxclients", "40")
-	for range 33 {
-		conn, err := net.Dial("tcp", s.Addr())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { conn.Close() })
-		fmt.Fprint(conn, "PING\r\n") // it is one of the clients once it is answered
-		if _, err := conn.Read(make([]byte, 10)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return nil
-}
-
-// flood sends ever new scripts.
-func flood(t *testing.T, s *redistest.Server) []string {
-	pipe := client(t, s).Pipeline()
-	for i := range 600 {
-		pipe.ScriptLoad(t.Context(), fmt.Sprint("return ", i))
-	}
-	if _, err := pipe.Exec(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return nil
-}
-
-// failSnapshot takes away where snapshots go.
-func failSnapshot(dir string) func(*testing.T, *redistest.Server) []string {
-	return func(t *testing.T, s *redistest.Server) []string {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Fatal(err)
-		}
-		do(t, s, "BGSAVE")
-		await(t, "the snapshot to fail", func() bool {
-			info, err := s.Info("persistence")
-			return err == nil && info["rdb_last_bgsave_status"] == "err"
-		})
-		return nil
-	}
-}
-
 // await waits for something.
 func await(t *testing.T, what string, done func() bool) {
 	t.Helper()
@@ -381,42 +297,6 @@ func TestDoctorAsTheLimiter(t *testing.T) {
 	o := cli(t, "doctor", "--timeout=1m", "--redis=redis://limiter:wrong@"+s.Addr()).want(t, exitRedis).says(t, "password is wrong")
 	if strings.Contains(o.err, ":wrong") {
 		t.Error("the password is shown")
-	}
-}
-
-// deafConn is a connection of a client to a proxy that answers PUBLISH by itself.
-type deafConn struct{ net.Conn }
-
-func (c deafConn) Read(b []byte) (n int, err error) {
-	for {
-		if n, err = c.Conn.Read(b); !bytes.Contains(bytes.ToLower(b[:n]), []byte("\r\npublish\r\n")) {
-			return n, err
-		}
-		if _, err := c.Write([]byte(":0\r\n")); err != nil {
-			return 0, err
-		}
-	}
-}
-
-// deafListener accepts deafConns.
-type deafListener struct{ net.Listener }
-
-func (l deafListener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	return deafConn{conn}, err
-}
-
-// A proxy may let Pub/Sub commands through, and no message.
-func TestDoctorFindsADeafProxy(t *testing.T) {
-	s := redistest.Start(t, healthy...)
-	lis, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(redistest.NewRelay(deafListener{lis}, s.Addr()).Close)
-	ids, report, code := examine(t, append(patient, "--timeout=1s", "--redis=redis://"+lis.Addr().String())...)
-	if !slices.Equal(ids, []string{"notices"}) || code != exitFound || !strings.Contains(report.Findings[0].What, "nothing was heard") {
-		t.Errorf("%v, %+v", ids, report.Findings)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
-	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // slowly is a rule under which nothing that is shown changes while a test runs.
@@ -41,18 +40,6 @@ func TestPeekJSON(t *testing.T) {
 	cli(t, with(flags, "--json", "peek", "k", "--rule=none=sliding-log,0/1h")...).want(t, exitOK).read(t, &got)
 	if k := got.Keys[0]; k.Allowed || k.Retry != nil {
 		t.Errorf("a limit of 0 will never admit: %+v", k)
-	}
-}
-
-// More than the limit is a debt, and is shown.
-func TestPeekShowsDebt(t *testing.T) {
-	_, flags := real(t)
-	for _, rule := range []string{"token-bucket,10/1000h", "sliding-window,10/1000h"} {
-		var got struct{ Keys []keyJSON }
-		cli(t, with(flags, "--json", "set", "acme", "25", "--rule=api="+rule)...).want(t, exitOK).read(t, &got)
-		if k := got.Keys[0]; k.Used != 25 || k.Remaining != 0 || k.Allowed {
-			t.Errorf("%s: %+v", rule, k)
-		}
 	}
 }
 
@@ -302,18 +289,4 @@ func TestKeyOfAnotherProgram(t *testing.T) {
 	do(t, s, "SET", "hl:1:{0}:f:5:calls:k:k", "garbage")
 	cli(t, with(flags, "peek", "k", slowly)...).want(t, exitFound).says(t, "no counter of the limiter", "DEL it")
 	cli(t, with(flags, "set", "k", "1", slowly)...).want(t, exitFound)
-}
-
-func TestShare(t *testing.T) {
-	for _, c := range []struct {
-		used, most int64
-		want       float64
-	}{{0, 0, 0}, {1, 2, 0.5}, {limit.MaxUnits, limit.MaxUnits, 1}} {
-		if got := share(c.used, c.most); got != c.want {
-			t.Errorf("share(%d, %d) = %v", c.used, c.most, got)
-		}
-	}
-	if share(1, 0) <= share(limit.MaxUnits, 1) {
-		t.Error("a limit of 0 that is exceeded does not come first")
-	}
 }

@@ -110,41 +110,6 @@ func redisDo(t *testing.T, addr string, lines ...string) (reply string) {
 	return strings.TrimSpace(reply)
 }
 
-func TestServe(t *testing.T) {
-	s := runServe(t, "--alone", "--rules", rulesAt(t, someRules), "--log-level", "info", "--response-headers", "--stop-timeout", "1m")
-	if got := redisDo(t, s.addr["resp"], "HL.TAKE api alice"); got != "*5" {
-		t.Errorf("%q, want five numbers", got)
-	}
-	s.end(t, exitOK)
-}
-
-// Redis that is not there is no reason not to serve.
-func TestServeWithoutTheRedisThatItWasTold(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ln.Close()
-	t.Setenv("HYBRIDLIMIT_REDIS", "redis://"+ln.Addr().String())
-	t.Setenv("HYBRIDLIMIT_RESP_PASSWORD", "secret")
-	s := runServe(t, "--rules", rulesAt(t, someRules), "--fallback", "full-limit", "--stop-timeout", "200ms")
-	if got := redisDo(t, s.addr["resp"], "HL.TAKE api alice"); !strings.HasPrefix(got, "-NOAUTH") {
-		t.Errorf("%q without the password", got)
-	}
-	if got := redisDo(t, s.addr["resp"], "AUTH secret", "HL.TAKE api alice"); got != "*5" {
-		t.Errorf("%q, want five numbers", got)
-	}
-	s.stop()
-	select {
-	case code := <-s.code:
-		if code != exitFailed { // nobody could be told of the unit
-			t.Errorf("exit code %d, want %d", code, exitFailed)
-		}
-	case <-time.After(time.Minute):
-		t.Fatal("it does not end")
-	}
-}
-
 // Each flag changes what it is for, and nothing else.
 func TestServeFlags(t *testing.T) {
 	read := func(args ...string) (o server.Options) {
@@ -243,17 +208,11 @@ func TestServeRefusesWhatItCannotServe(t *testing.T) {
 	}{
 		{"--alone", "--rules"},
 		{"--alone --rules " + good + " --resp 127.0.0.1", "--resp: "},
-		{"--alone --rules " + good + " --http 127.0.0.1:65536", "--http: "},
-		{"--alone --rules " + good + " --grpc 127.0.0.1:nonsense", "--grpc: "},
 		{"--alone --rules " + good + ".none", ".none"},
 		{"--alone --rules " + rulesAt(t, "rules: {api: {algorithm: token-bucket, limit: x, per: 1m}}"), "rules.yaml:1:"},
 		{"--alone --rules " + good + " --grpc - --resp - --check -", "address"},
-		{"--alone --rules " + good + " --fallback hope", "fallback"},
-		{"--alone --rules " + good + " --stop-timeout 2h", "--stop-timeout is 2h"},
 		{"--alone --rules " + good + " --grpc-max-age=-1s", "--grpc-max-age is -1s"},
-		{"--rules " + good + " --command-timeout 0s", "--command-timeout is 0s"},
 		{"--rules " + good + " --command-timeout 2m", "--command-timeout is 2m0s, must be 1ms to 1m0s"},
-		{"--alone --rules " + good + " --tls-cert none.pem", "tls-cert"},
 		{"--rules " + good + " --redis redis://x:secret%zz@h", "--redis"},
 	} {
 		var errs bytes.Buffer

@@ -151,16 +151,3 @@ func TestTopOfNothing(t *testing.T) {
 		cli(t, append(append(args, "--json"), to(s)...)...).want(t, exitOK)
 	}
 }
-
-// With the rights that docs/cli.md adds to those of a limiter, all commands that only look
-// work.
-func TestRightsOfOneWhoLooks(t *testing.T) {
-	s := redistest.Start(t)
-	do(t, s, append([]string{"ACL", "SETUSER", "looks", "on", ">password", "+scan", "+dbsize"}, documentedRights(t)...)...)
-	flags := []string{"--redis=redis://looks:password@" + s.Addr(), "--timeout=1m"}
-	for _, args := range [][]string{{"set", "k", "990", slowly}, {"peek", "k", slowly}, {"top", slowly}, {"quarantined"}, {"nodes"}, {"watch", "--count=1"}, {"watch", "k", slowly, "--count=1"}, {"reset", "k", slowly}} {
-		cli(t, with(flags, args...)...).want(t, exitOK)
-	}
-	do(t, s, "ACL", "SETUSER", "looks", "-scan")
-	cli(t, with(flags, "top", slowly)...).want(t, exitRedis).says(t, "lacks a permission")
-}

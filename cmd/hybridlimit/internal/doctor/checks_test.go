@@ -257,26 +257,3 @@ func TestChecksAreDocumented(t *testing.T) {
 		t.Errorf("docs/cli.md has %v, doctor %v", ids, IDs())
 	}
 }
-
-// What is tried is what docs/redis.md says that a user needs.
-func TestCommandsAreThoseOfTheDocs(t *testing.T) {
-	text, err := os.ReadFile("../../../../docs/redis.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(text), "ACL SETUSER limiter on >password ~hl:* &hl:* ")
-	rest, _, _ = strings.Cut(rest, "```")
-	var want []string
-	for word := range strings.FieldsSeq(rest) {
-		want = append(want, strings.TrimPrefix(word, "+"))
-	}
-	got := []string{"time", "publish", "subscribe"} // see tryNotices
-	for _, c := range commands {
-		got = append(got, c.name)
-	}
-	slices.Sort(want)
-	slices.Sort(got)
-	if !slices.Equal(got, want) {
-		t.Errorf("doctor tries %v, docs/redis.md has %v", got, want)
-	}
-}

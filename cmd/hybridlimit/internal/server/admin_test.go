@@ -1,9 +1,7 @@
 package server
 
 import (
-	"bytes"
 	"io"
-	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -46,26 +44,6 @@ func TestPageShowsNoKeysByDefault(t *testing.T) {
 	for _, path := range []string{"/admin/look", "/admin/keys.json", "/admin/act"} {
 		if code, body := n.form(path, "", "key=alice&do=reset&rule=api"); code != 403 || strings.Contains(body, "9 of 10") {
 			t.Errorf("%s: %d\n%s", path, code, body)
-		}
-	}
-}
-
-// Whoever starts a server reads where its page is, and what it shows and allows.
-func TestLogSaysWhereThePageIs(t *testing.T) {
-	for want, admin := range map[string]Admin{
-		"page=/admin/ page_keys=false page_acts=false": {},
-		"page=/admin/ page_keys=true page_acts=false":  {Keys: true},
-		"page=/admin/ page_keys=false page_acts=true":  {Password: "secret"},
-	} {
-		var log bytes.Buffer
-		begin(t, "", func(o *Options) { o.Admin, o.Logger = admin, slog.New(slog.NewTextHandler(&log, nil)) }).end()
-		for line := range strings.Lines(log.String()) {
-			if strings.Contains(line, "listening") && strings.Contains(line, want) != strings.Contains(line, "protocol=http") {
-				t.Errorf("%s is not there: %s", want, line)
-			}
-		}
-		if !strings.Contains(log.String(), want) || strings.Contains(log.String(), "secret") {
-			t.Errorf("%s is not there:\n%s", want, &log)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -169,35 +170,13 @@ func BenchmarkServer(b *testing.B) {
 	}
 }
 
-// BenchmarkServerOutage asks for a second, kills Redis for ten, and asks for five more. Its
-// figures are of the checks from the kill on.
-func BenchmarkServerOutage(b *testing.B) {
-	for _, name := range []string{"rls", "resp"} {
-		b.Run(name, func(b *testing.B) {
-			server := redistest.Start(b)
-			ask := askers(b, server.Addr())[name]
-			b.ResetTimer()
-			run := func(d time.Duration) (took latencies) {
-				for end, i := time.Now().Add(d), 0; time.Now().Before(end); i++ {
-					began := time.Now()
-					if err := ask(fmt.Sprint("user:", i%benchKeys)); err != nil {
-						b.Fatal(err)
-					}
-					took = append(took, time.Since(began))
-				}
-				return took
-			}
-			run(time.Second)
-			server.Kill()
-			took := run(10 * time.Second)
-			if err := server.Restart(); err != nil {
-				b.Fatal(err)
-			}
-			took = append(took, run(5*time.Second)...)
-			took.report(b)
-			b.ReportMetric(float64(len(took)), "checks")
-		})
-	}
+// latencies is how long answers took.
+type latencies []time.Duration
+
+// at returns the quantile p.
+func (l latencies) at(p float64) time.Duration {
+	slices.Sort(l)
+	return l[min(len(l)-1, int(p*float64(len(l))))]
 }
 
 // report reports p50, p99 and the maximum in microseconds.

@@ -34,23 +34,6 @@ func (n *node) check(user string) (admitted bool) {
 	return res.StatusCode == http.StatusOK
 }
 
-// Checks over HTTP and those of Envoy are of the same counters and figures.
-func TestChecksCountWithEnvoys(t *testing.T) {
-	n := begin(t, "", nil)
-	for range 4 {
-		n.ask("alice")
-	}
-	if got := admits(t, n.check, "alice"); got != 6 {
-		t.Errorf("%d more are admitted, want 6", got)
-	}
-	if n.ask("alice") || !n.check("bob") {
-		t.Error("Envoy is answered otherwise")
-	}
-	if _, body := n.get("/metrics"); !strings.Contains(body, `hybridlimit_rls_requests_total{outcome="ok"} 11`) || !strings.Contains(body, `hybridlimit_rls_requests_total{outcome="over_limit"} 2`) {
-		t.Error("the metrics do not have them")
-	}
-}
-
 // A rule that is named in JSON has the counter that HL.TAKE has, and the figures of Envoy's.
 func TestChecksByNameCountWithRESP(t *testing.T) {
 	n := begin(t, "", nil)

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/descriptorpb"
 )
 
 const rateLimitService = "envoy.service.ratelimit.v3.RateLimitService"
@@ -24,38 +22,19 @@ func TestReflection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask := func(req *reflectionpb.ServerReflectionRequest) *reflectionpb.ServerReflectionResponse {
-		t.Helper()
-		if err := stream.Send(req); err != nil {
-			t.Fatal(err)
-		}
-		res, err := stream.Recv()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return res
+	if err := stream.Send(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}}); err != nil {
+		t.Fatal(err)
+	}
+	list, err := stream.Recv()
+	if err != nil {
+		t.Fatal(err)
 	}
 	var names []string
-	list := ask(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}})
 	for _, s := range list.GetListServicesResponse().GetService() {
 		names = append(names, s.GetName())
 	}
 	if !slices.Contains(names, rateLimitService) || !slices.Contains(names, "grpc.health.v1.Health") {
 		t.Errorf("%q", names)
-	}
-	file := ask(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_FileContainingSymbol{FileContainingSymbol: rateLimitService}})
-	found := false
-	for _, text := range file.GetFileDescriptorResponse().GetFileDescriptorProto() {
-		var fd descriptorpb.FileDescriptorProto
-		if err := proto.Unmarshal(text, &fd); err != nil {
-			t.Fatal(err)
-		}
-		for _, s := range fd.GetService() {
-			found = found || fd.GetPackage()+"."+s.GetName() == rateLimitService && s.GetMethod()[0].GetName() == "ShouldRateLimit"
-		}
-	}
-	if !found {
-		t.Errorf("%v", file)
 	}
 	// The stream is open, and does not keep the server from its end.
 	n.redis.Close()

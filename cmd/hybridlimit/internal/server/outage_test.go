@@ -3,10 +3,8 @@ package server
 import (
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
@@ -24,26 +22,19 @@ func TestOutage(t *testing.T) {
 			}
 		}
 	}
-	var took latencies
-	timed := func(ask func(string) bool, key string) bool {
-		began := time.Now()
-		defer func() { took = append(took, time.Since(began)) }()
-		return ask(key)
-	}
 	eventually(t, "all is reported", func() bool { return n.server.Limiter().Stats().PendingUnits == 0 })
 	redis.Kill()
 	other := 0
 	eventually(t, "degraded", func() bool {
 		other++ // other keys, so that there is something to report
-		timed(n.take, fmt.Sprint("other", other))
-		timed(n.ask, fmt.Sprint("other", other))
+		n.take(fmt.Sprint("other", other))
+		n.ask(fmt.Sprint("other", other))
 		return n.server.Limiter().State().Mode == hybrid.Degraded
 	})
 	if code, body := n.get("/readyz"); code != http.StatusOK || !strings.Contains(body, `"mode":"degraded"`) {
 		t.Errorf("%d, %s: the server must stay ready", code, body)
 	}
 	for name, ask := range map[string]func(string) bool{"resp": n.take, "rls": n.ask} {
-		ask := func(key string) bool { return timed(ask, key) }
 		if got := admits(t, ask, "before"); got != 6 { // the only node has the whole limit
 			t.Errorf("%s: %d more are admitted in an outage, want 6", name, got)
 		}
@@ -51,16 +42,11 @@ func TestOutage(t *testing.T) {
 			t.Errorf("%s: %d of a new key are admitted in an outage, want 10", name, got)
 		}
 	}
-	for range 500 {
-		timed(n.take, "new")
-		timed(n.ask, "new")
-	}
 	if err := redis.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "synced again", func() bool { timed(n.take, "new"); return n.server.Limiter().State().Mode == hybrid.Synced })
+	eventually(t, "synced again", func() bool { n.take("new"); return n.server.Limiter().State().Mode == hybrid.Synced })
 	eventually(t, "all is reported again", func() bool { return n.server.Limiter().Stats().PendingUnits == 0 })
-	t.Logf("answers from the kill until resynchronised: %v", took)
 	if n.take("before") || n.take("new") || n.ask("before") || n.ask("new") {
 		t.Error("a key is admitted again although its limit is used up")
 	}
@@ -68,17 +54,4 @@ func TestOutage(t *testing.T) {
 	for _, key := range []string{"before", "new"} {
 		eventually(t, "another server knows of "+key, func() bool { return next.command("HL.TAKE", "api", key, "0")[2] == 0 && !next.ask(key) })
 	}
-}
-
-// latencies is how long answers took.
-type latencies []time.Duration
-
-// at returns the quantile p.
-func (l latencies) at(p float64) time.Duration {
-	slices.Sort(l)
-	return l[min(len(l)-1, int(p*float64(len(l))))]
-}
-
-func (l latencies) String() string {
-	return fmt.Sprintf("%d, p50 %v, p99 %v, max %v", len(l), l.at(0.5), l.at(0.99), l.at(1))
 }

@@ -27,23 +27,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
-// Two servers are one limit, for clients of both protocols.
-func TestServersShareLimits(t *testing.T) {
-	redis := redistest.Start(t)
-	a, b := begin(t, redis.Addr(), nil).synced(), begin(t, redis.Addr(), nil).synced()
-	for name, ask := range map[string][2]func(string) bool{"resp": {a.take, b.take}, "rls": {a.ask, b.ask}} {
-		if n := admits(t, ask[0], "alice"); n < 5 || n > 10 { // of two nodes: what was not known yet counts twice at most
-			t.Errorf("%s: %d are admitted, want about 10", name, n)
-		}
-		eventually(t, name+": the other refuses", func() bool { return !ask[1]("alice") })
-		if !ask[1]("bob") {
-			t.Errorf("%s: another key is refused", name)
-		}
-	}
-	a.command("CL.THROTTLE", "carol", "1", "1", "86400", "2")
-	eventually(t, "the other knows of CL.THROTTLE", func() bool { return b.command("CL.THROTTLE", "carol", "1", "1", "86400", "0")[2] == 0 })
-}
-
 func TestStopReportsWhatIsPending(t *testing.T) {
 	redis := redistest.Start(t)
 	slow := func(o *Options) { // a new key is asked for at once while notices have just begun to arrive
@@ -205,32 +188,6 @@ func TestOneProtocolIsEnough(t *testing.T) {
 			t.Error(err)
 		}
 	}
-}
-
-// A client that watches the health of the server does not keep it from ending.
-func TestStopEndsWatchers(t *testing.T) {
-	n := begin(t, "", nil)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	watch, err := healthpb.NewHealthClient(n.cc).Watch(ctx, &healthpb.HealthCheckRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if res, err := watch.Recv(); err != nil || res.GetStatus() != healthpb.HealthCheckResponse_SERVING {
-		t.Fatalf("%v, %v", res, err)
-	}
-	n.redis.Close()
-	n.stopped = true
-	if err := n.server.Stop(); err != nil {
-		t.Error(err)
-	}
-	for err == nil { // it may hear first that the server is not ready
-		_, err = watch.Recv()
-	}
-	if ctx.Err() != nil {
-		t.Error("the stream does not end")
-	}
-	n.cc.Close()
 }
 
 // Clients that connect to the port for gRPC and say nothing, or begin and do not go on, do not

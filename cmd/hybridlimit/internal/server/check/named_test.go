@@ -6,9 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"google.golang.org/protobuf/reflect/protoreflect"
-
 	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/server/rls"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -127,33 +124,5 @@ func TestNamedLooksAreTold(t *testing.T) {
 	}
 	if want := []string{"api b"}; !slices.Equal(told, want) {
 		t.Errorf("told of %q, want %q", told, want)
-	}
-}
-
-// The fields that an error lists are all that there are.
-func TestListedFieldsExist(t *testing.T) {
-	_, listed, _ := strings.Cut(allFields, "; or ")
-	var names []string
-	for name := range strings.FieldsFuncSeq(listed, func(r rune) bool { return strings.ContainsRune(" ,()", r) }) {
-		if name != "and" && name != "within" {
-			names = append(names, name)
-		}
-	}
-	want := []string{"descriptors"} // stands there twice
-	var walk func(m protoreflect.MessageDescriptor)
-	walk = func(m protoreflect.MessageDescriptor) {
-		for i := range m.Fields().Len() {
-			f := m.Fields().Get(i)
-			want = append(want, f.JSONName())
-			if sub := f.Message(); sub != nil && !strings.HasPrefix(string(sub.FullName()), "google.") {
-				walk(sub)
-			}
-		}
-	}
-	walk(new(ratelimit.RateLimitRequest).ProtoReflect().Descriptor())
-	slices.Sort(names)
-	slices.Sort(want)
-	if !slices.Equal(names, want) {
-		t.Errorf("listed are %q, and there are %q", names, want)
 	}
 }

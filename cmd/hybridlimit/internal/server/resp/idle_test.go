@@ -2,7 +2,6 @@ package resp
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
 	"strings"
@@ -10,8 +9,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/adapter/rules"
 	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/server/byname"
@@ -154,33 +151,6 @@ func TestAClientThatTakesNoAnswersIsSentAway(t *testing.T) {
 	})
 }
 
-// The end of the server is not put off by a deadline that a connection sets at that moment.
-func TestStopDoesNotWaitForIdleTimeout(t *testing.T) {
-	for range 5 {
-		synctest.Test(t, func(t *testing.T) {
-			s, connect := piped(t, Options{IdleTimeout: time.Hour})
-			var wg sync.WaitGroup
-			for range 4 {
-				c := connect()
-				wg.Go(func() {
-					for ping(c) {
-					}
-				})
-			}
-			start := time.Now()
-			ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
-			defer cancel()
-			if err := s.Stop(ctx); err != nil || time.Since(start) != 0 {
-				t.Errorf("%v after %v", err, time.Since(start))
-			}
-			wg.Wait()
-			if st := s.Stats(); st.Idle != 0 {
-				t.Errorf("%+v", st)
-			}
-		})
-	}
-}
-
 // stopsBetween stops a connection at the moment when it sets its first deadline.
 type stopsBetween struct {
 	net.Conn
@@ -205,42 +175,5 @@ func TestStopBetweenDeadlines(t *testing.T) {
 	between.stop = c.stop
 	if c.await(); !between.last.Equal(wakeUp) {
 		t.Errorf("a Read that nobody wakes waits until %v", between.last)
-	}
-}
-
-// A client with a pool notices nothing.
-func TestPoolsConnectAnew(t *testing.T) {
-	s, addr := listen(t, Options{IdleTimeout: time.Hour})
-	rdb := redis.NewClient(&redis.Options{Addr: addr})
-	defer rdb.Close()
-	for i := range 5 {
-		if err := rdb.Ping(t.Context()).Err(); err != nil {
-			t.Errorf("%d: %v", i, err)
-		}
-		for deadline := time.Now().Add(patience); s.Stats().Conns > 0; time.Sleep(time.Millisecond) {
-			hourIsOver(s)
-			if time.Now().After(deadline) {
-				t.Fatal("a connection does not end")
-			}
-		}
-	}
-	if st := s.Stats(); st.Idle < 5 {
-		t.Errorf("%+v", st)
-	}
-}
-
-// hourIsOver ends the time of each connection that waits for a command.
-func hourIsOver(s *Server) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := range s.conns {
-		_ = c.SetReadDeadline(wakeUp)
-	}
-}
-
-func TestIdleTimeoutIsChecked(t *testing.T) {
-	_, err := New(Options{Limiter: nobody{}, Rules: func() *rules.Set { return nil }, IdleTimeout: -1})
-	if err == nil || !strings.Contains(err.Error(), "IdleTimeout") {
-		t.Error(errors.Join(err, errors.New("want an error that names the option")))
 	}
 }

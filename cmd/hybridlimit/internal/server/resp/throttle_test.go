@@ -7,16 +7,6 @@ import (
 	"time"
 )
 
-// The example of redis-cell's README: a first call.
-func TestThrottleAnswersAsInTheReadmeOfRedisCell(t *testing.T) {
-	_, addr := listen(t, Options{})
-	c := connect(t, addr)
-	c.want("CL.THROTTLE user123 15 30 60", ints(0, 16, 15, -1, 2))
-	c.want("cl.throttle user123 15 30 60 1", ints(0, 16, 14, -1, 4))
-	c.want("CL.THROTTLE user123-read-rate 15 30 60", ints(0, 16, 15, -1, 2))
-	c.want("CL.THROTTLE user123-write-rate 5 10 60", ints(0, 6, 5, -1, 6))
-}
-
 // The course of events by which redis-cell is tested: a burst of 5, one per second. Its
 // command rounds the seconds up.
 func TestThrottleFollowsTheCourseOfRedisCell(t *testing.T) {

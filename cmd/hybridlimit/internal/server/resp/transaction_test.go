@@ -1,13 +1,8 @@
 package resp
 
 import (
-	"errors"
-	"fmt"
-	"reflect"
 	"strings"
 	"testing"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // Fault 98: a transaction is answered as Redis does with redis-cell, and takes its units once.
@@ -100,36 +95,5 @@ func TestTransactionsAreBounded(t *testing.T) {
 	}
 	if st := s.Stats(); st.Panics != 0 {
 		t.Errorf("%+v", st)
-	}
-}
-
-// The same through a library.
-func TestTransactionsOfGoRedis(t *testing.T) {
-	_, addr := listen(t, Options{})
-	for _, protocol := range []int{2, 3} {
-		rdb := redis.NewClient(&redis.Options{Addr: addr, Protocol: protocol})
-		defer rdb.Close()
-		key := fmt.Sprint("user", protocol)
-		var first, second *redis.Cmd
-		take := func(p redis.Pipeliner) error {
-			first = p.Do(t.Context(), "CL.THROTTLE", key, 1, 1, 1000)
-			second = p.Do(t.Context(), "CL.THROTTLE", key, 1, 1, 1000)
-			return nil
-		}
-		if _, err := rdb.TxPipelined(t.Context(), take); err != nil {
-			t.Fatal(err)
-		}
-		for cmd, want := range map[*redis.Cmd][]int64{first: {0, 2, 1, -1, 1000}, second: {0, 2, 0, -1, 2000}} {
-			if got, err := cmd.Int64Slice(); err != nil || !reflect.DeepEqual(got, want) {
-				t.Errorf("%v, %v, want %v", got, err, want)
-			}
-		}
-		_, err := rdb.TxPipelined(t.Context(), func(p redis.Pipeliner) error { p.Do(t.Context(), "GET", "x"); return take(p) })
-		if err == nil || errors.Is(err, redis.Nil) {
-			t.Error("a transaction with an unknown command succeeds")
-		}
-		if got, err := rdb.Do(t.Context(), "CL.THROTTLE", key, 9, 1, 1000, 0).Int64Slice(); err != nil || got[2] != 8 {
-			t.Errorf("%v, %v, want 8 left", got, err)
-		}
 	}
 }
