@@ -111,14 +111,6 @@ func TestGate(t *testing.T) {
 	})
 }
 
-func TestSpans(t *testing.T) {
-	for seconds, want := range map[float64]string{0: "0 s", 0.00037: "0.4 ms", 0.01: "10 ms", 1.25: "1.3 s", 60: "60 s", 60.5: "1m1s", 3516.02: "58m37s", 1e300: "277777h46m40s"} {
-		if is := span(seconds); is != want {
-			t.Errorf("%v: %q, want %q", seconds, is, want)
-		}
-	}
-}
-
 // A few seconds far above all others do not flatten a plot: they are cut off, and their figure is said.
 func TestScaleOfAPlot(t *testing.T) {
 	spiky := make([]sample, samples)

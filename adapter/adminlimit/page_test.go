@@ -279,46 +279,6 @@ func TestKeysAreText(t *testing.T) {
 	}
 }
 
-// What the page says of a key is true in each mode and under each policy.
-func TestWhyInEachMode(t *testing.T) {
-	want := map[string][2]string{ // of a key that is used up, and of one that was not seen
-		"local":       {"used up in this process, which shares it with no other", "has not seen the key lately: a check is admitted"},
-		"fair-share":  {"fair-share decides: this node admits the whole limit by itself. That is used up: ", "the whole limit by itself. 5 are left"},
-		"full-limit":  {"full-limit decides: this node admits the whole limit by itself. That is used up: ", "the whole limit by itself. 5 are left"},
-		"fail-open":   {"fail-open decides: every check passes", "every check passes"},
-		"fail-closed": {"fail-closed decides: every check is refused", "every check is refused"},
-	}
-	for name, texts := range want {
-		var lim *hybrid.Limiter
-		if name == "local" {
-			lim = limit.Must(hybrid.New(nil, hybrid.Options{}))
-		} else {
-			var f hybrid.Fallback
-			if err := f.UnmarshalText([]byte(name)); err != nil {
-				t.Fatal(err)
-			}
-			h := hybridtest.New(t, hybridtest.Options{Limiter: hybrid.Options{Fallback: f}})
-			h.CutOff()
-			lim = h.Limiter
-		}
-		s := serve(t, lim, adminlimit.Options{})
-		for range 9 {
-			lim.Allow("used", five)
-		}
-		for i, key := range []string{"used", "new"} {
-			if w := s.look(t, "key", key, "rule", "logins"); len(w.Found) != 1 || !strings.Contains(w.Found[0].Why, texts[i]) {
-				t.Errorf("%s, %s: %+v, want %q", name, key, w, texts[i])
-			}
-		}
-		ended, cancel := context.WithCancel(t.Context())
-		cancel() // nothing is to be reported
-		_ = lim.Shutdown(ended)
-		if w := s.look(t, "key", "used", "rule", "logins"); name != "local" && !strings.Contains(w.Found[0].Why, "The limiter is closed, and the fallback "+name) {
-			t.Errorf("%s, closed: %+v", name, w)
-		}
-	}
-}
-
 // A key is found whatever number of rules there is, and a look-up asks Redis once.
 func TestManyRules(t *testing.T) {
 	lim := limit.Must(hybrid.New(nil, hybrid.Options{}))

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -212,28 +211,6 @@ func TestExchangeHistogram(t *testing.T) {
 	check(readers[1])
 }
 
-// Names of rules may be any bytes: attributes are UTF-8, and bounded in number.
-func TestRuleNames(t *testing.T) {
-	lim := hybridtest.New(t, hybridtest.Options{}).Limiter
-	meter, readers := provider(t, 1)
-	register(t, meter, "main", lim)
-	lim.Allow("k", limit.Must(limit.FixedWindow("\xff", 10, time.Hour)))
-	for i := range 1500 {
-		lim.Allow("k", limit.Must(limit.FixedWindow(fmt.Sprint(i), 10, time.Hour)))
-	}
-	p := collect(t, readers[0], "main")
-	p.wantSum(t, 1, "hybridlimit_decisions_total", `outcome=allowed rule=\xff`)
-	p.wantSum(t, 501, "hybridlimit_decisions_total", "outcome=allowed rule=other")
-	rules := map[string]bool{}
-	for a := range p["hybridlimit_decisions_total"] {
-		rule, _, _ := strings.Cut(a, " source=")
-		rules[rule] = true
-	}
-	if len(rules) != 1001 {
-		t.Errorf("%d rules, want 1,000 and the others", len(rules))
-	}
-}
-
 // Of more points than an SDK keeps the same ones have a place of their own in each
 // collection. Otherwise the sum of all others would fall, which looks as if the process had
 // started anew.
@@ -336,36 +313,4 @@ func TestNames(t *testing.T) {
 	limiters[1].Allow("k", api)
 	collect(t, readers[0], "main").want(t, 0, "hybridlimit_admitted_units_total", "")
 	collect(t, readers[0], "second").want(t, 1, "hybridlimit_admitted_units_total", "")
-}
-
-// Collections at the same time as checks, and as each other.
-func TestConcurrentCollections(t *testing.T) {
-	h := hybridtest.New(t, hybridtest.Options{})
-	meter, readers := provider(t, 2)
-	register(t, meter, "main", h.Limiter)
-	stop := make(chan struct{})
-	var checks, collections sync.WaitGroup
-	checks.Go(func() {
-		for i := 0; ; i++ {
-			select {
-			case <-stop:
-				return
-			default:
-				h.Limiter.Allow(fmt.Sprint(i%50), api)
-			}
-		}
-	})
-	for i := range 4 {
-		collections.Go(func() {
-			for range 10 {
-				collect(t, readers[i%2], "main")
-			}
-		})
-	}
-	for range 5 {
-		h.Sync()
-	}
-	collections.Wait()
-	close(stop)
-	checks.Wait()
 }

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -185,16 +184,6 @@ func TestScrape(t *testing.T) {
 	h.Heal()
 }
 
-// All names and units are as Prometheus wants them.
-func TestLint(t *testing.T) {
-	lim := hybridtest.New(t, hybridtest.Options{}).Limiters[0]
-	lim.Allow("k", api)
-	problems, err := testutil.GatherAndLint(register(t, lim))
-	if err != nil || len(problems) != 0 {
-		t.Errorf("%v, %v", problems, err)
-	}
-}
-
 // Names of rules may be any bytes and as many as you like; labels are not.
 func TestRuleNames(t *testing.T) {
 	lim := hybridtest.New(t, hybridtest.Options{}).Limiters[0]
@@ -249,20 +238,6 @@ func TestEndedLimiter(t *testing.T) {
 	}
 }
 
-// A limiter without Redis has the same metrics.
-func TestLocalLimiter(t *testing.T) {
-	lim, err := hybrid.New(nil, hybrid.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer lim.Shutdown(t.Context())
-	lim.Allow("k", api)
-	p := mustScrape(t, serve(t, register(t, lim)))
-	if p.value(t, "hybridlimit_decisions_total", "rule", "api", "outcome", "allowed", "source", "local") != 1 || p.value(t, "hybridlimit_mode", "mode", "local-only") != 1 {
-		t.Errorf("%v", p)
-	}
-}
-
 // Several limiters of one process are told apart by their names; a name that is taken, or
 // none, is refused with the reason.
 func TestNames(t *testing.T) {
@@ -293,48 +268,4 @@ func TestNames(t *testing.T) {
 			t.Errorf("%q: %v, want %q", bad.name, err, bad.want)
 		}
 	}
-}
-
-// Scrapes at the same time as checks, and as each other, see counters that only grow.
-func TestConcurrentScrapes(t *testing.T) {
-	lim := hybridtest.New(t, hybridtest.Options{}).Limiters[0]
-	url := serve(t, register(t, lim))
-	rules := []*limit.Rule{api, limit.Must(limit.Funnel("wide", 1_000_000, 1_000_000, time.Hour))}
-	stop := make(chan struct{})
-	var checks, scrapes sync.WaitGroup
-	for range 2 {
-		checks.Go(func() {
-			for i := 0; ; i++ {
-				select {
-				case <-stop:
-					return
-				default:
-					lim.AllowN(fmt.Sprint(i%50), rules[i%2], int64(i%4))
-				}
-			}
-		})
-	}
-	for range 3 {
-		scrapes.Go(func() {
-			last := 0.0
-			for range 10 {
-				p, err := scrape(url)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				sum := 0.0
-				for _, m := range p["hybridlimit_decisions_total"].GetMetric() {
-					sum += m.GetCounter().GetValue()
-				}
-				if sum < last {
-					t.Errorf("%v decisions, %v before", sum, last)
-				}
-				last = sum
-			}
-		})
-	}
-	scrapes.Wait()
-	close(stop)
-	checks.Wait()
 }

@@ -42,22 +42,20 @@ func (b *tab) lookedUp(t *testing.T, key string) {
 	b.until(t, `document.querySelector("#look article") !== null && document.readyState === "complete"`)
 }
 
-// On a phone nothing is wider than the screen.
+// On a phone nothing is wider than the screen, the search can be seen without scrolling, and the columns
+// of tables are wide enough to read: a table scrolls rather than to break words.
 func TestPhone(t *testing.T) {
 	b := full(t)
-	b.do(t, chromedp.EmulateViewport(360, 740, chromedp.EmulateMobile))
+	b.do(t, chromedp.EmulateViewport(360, 740, chromedp.EmulateMobile), chromedp.Navigate(b.url))
+	if n := eval[float64](t, b, `document.querySelector("#search button").getBoundingClientRect().bottom`); n > 844 {
+		t.Errorf("the search ends %v px below the top", n)
+	}
+	if n := eval[float64](t, b, `Math.min(...[...document.querySelectorAll("#keys td:first-child")].map(e => e.clientWidth))`); n < 100 {
+		t.Errorf("the column of the keys is %v px wide", n)
+	}
 	b.lookedUp(t, strings.Repeat("x", 200))
 	if wide := eval[int](t, b, "document.documentElement.scrollWidth - 360"); wide > 0 || eval[int](t, b, "innerWidth") != 360 {
 		t.Errorf("%d px too wide: %s", wide, eval[string](t, b, `[...document.querySelectorAll("body *")].filter(e => e.getBoundingClientRect().right > 360).map(e => e.outerHTML.slice(0, 80)).join("\n")`))
-	}
-}
-
-// On a phone the columns of tables are wide enough to read: a table scrolls rather than to break words.
-func TestPhoneTables(t *testing.T) {
-	b := full(t)
-	b.do(t, chromedp.EmulateViewport(360, 740, chromedp.EmulateMobile), chromedp.Navigate(b.url))
-	if n := eval[float64](t, b, `Math.min(...[...document.querySelectorAll("#keys td:first-child")].map(e => e.clientWidth))`); n < 100 {
-		t.Errorf("the column of the keys is %v px wide", n)
 	}
 }
 
@@ -117,18 +115,6 @@ func TestNames(t *testing.T) {
 		if n := eval[int](t, b, expression); n != 0 {
 			t.Errorf("%d %s", n, what)
 		}
-	}
-}
-
-// On a phone the search can be seen without scrolling, and comes before the figures.
-func TestPhoneSearchFirst(t *testing.T) {
-	b := full(t)
-	b.do(t, chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile), chromedp.Navigate(b.url))
-	if n := eval[float64](t, b, `document.querySelector("#search button").getBoundingClientRect().bottom`); n > 844 {
-		t.Errorf("the search ends %v px below the top", n)
-	}
-	if wide := eval[int](t, b, "document.documentElement.scrollWidth - 390"); wide > 0 {
-		t.Errorf("%d px too wide", wide)
 	}
 }
 

@@ -7,11 +7,9 @@ import (
 	"testing"
 
 	"github.com/chromedp/cdproto/emulation"
-	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 
 	"github.com/hybridlimit/hybridlimit/adapter/adminlimit"
-	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
 // An outage is seen while it happens, and so is its end: the script fetches what has changed.
@@ -35,41 +33,6 @@ func TestOutage(t *testing.T) {
 		t.Error("the page was loaded anew")
 	}
 	b.quiet(t)
-}
-
-// A key is looked up by the form, and is in no address.
-func TestLookUp(t *testing.T) {
-	b := open(t, adminlimit.Options{})
-	use(b.lim, "mallory@example.com", five, 7)
-	b.do(t, chromedp.Navigate(b.url), chromedp.SendKeys(chromedp.CSS(`#search input[name=key]`), "mallory@example.com\r"))
-	b.until(t, `/refused/.test(document.querySelector("#look h3")?.textContent) && /used up/.test(document.querySelector("#look").textContent)`)
-	if at := eval[string](t, b, "location.href"); at != b.url+"look#search" {
-		t.Errorf("the address is %s", at)
-	}
-	b.until(t, `document.querySelector("#state .mode.synced") !== null && document.querySelector("#now svg polyline").points.length > 2`) // the script is at work here, too
-	b.quiet(t)
-}
-
-// Where Redis knows more than this node a look-up is neither green nor red.
-func TestUsedUpInRedis(t *testing.T) {
-	b := open(t, adminlimit.Options{})
-	use(b.lim, "alice", five, 1)
-	if err := b.lim.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	other := node(t, b.redis.Addr(), hybrid.Options{NoNotices: true})
-	use(other, "alice", five, 4)
-	if err := other.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	b.lookedUp(t, "alice")
-	colour := func(selector string) string {
-		return eval[string](t, b, fmt.Sprintf("getComputedStyle(document.querySelector(%q)).backgroundColor", selector))
-	}
-	eval[bool](t, b, `document.querySelector("main").insertAdjacentHTML("beforeend", '<p class="done">a</p><p class="wrong">b</p>') === undefined`)
-	if is := colour("#look article"); is == colour("p.done") || is == colour("p.wrong") || !eval[bool](t, b, `/this node has not heard of it yet/.test(document.querySelector("#look").textContent)`) {
-		t.Errorf("%s: %s", is, eval[string](t, b, `document.querySelector("#look").innerText`))
-	}
 }
 
 // A key that is a script is text: in the list, in a look-up, in what is said of an act, and after the
@@ -104,45 +67,6 @@ func TestHostileKey(t *testing.T) {
 		t.Errorf("%d images and scripts after an act", n)
 	}
 	b.quiet(t)
-}
-
-// A reset needs an authorisation.
-func TestReset(t *testing.T) {
-	asked := make(chan string, 10)
-	b := open(t, adminlimit.Options{Authorise: func(r *http.Request) (string, bool) {
-		name, password, _ := r.BasicAuth()
-		asked <- name
-		return name, password == "secret"
-	}})
-	use(b.lim, "alice", five, 6)
-	used := func() int64 { return 5 - b.lim.Peek("alice", five).Remaining }
-	reset := func(authorization string) {
-		t.Helper()
-		headers := network.Headers{}
-		if authorization != "" {
-			headers["Authorization"] = authorization
-		}
-		_, err := chromedp.Call(b.ctx, network.SetExtraHTTPHeaders, network.SetExtraHTTPHeadersParams{Headers: headers})
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.do(t, chromedp.Navigate(b.url), chromedp.SetValue(chromedp.CSS(`.acts input[name=key]`), "alice"),
-			chromedp.SetValue(chromedp.CSS(`.acts input[name=rule]`), "logins"), chromedp.Click(chromedp.CSS(`.acts button[value=reset]`)))
-	}
-	reset("") // the browser asks for a name and a password, and nobody answers
-	if name := <-asked; name != "" || used() != 5 {
-		t.Errorf("%q asked, and %d units are used", name, used())
-	}
-	reset("Basic YW5uOndyb25n") // ann:wrong
-	b.until(t, `/you may not/.test(document.querySelector("p.wrong")?.textContent)`)
-	if name := <-asked; name != "ann" || used() != 5 {
-		t.Errorf("%q asked, and %d units are used", name, used())
-	}
-	reset("Basic YW5uOnNlY3JldA==") // ann:secret
-	b.until(t, `/0 units are used/.test(document.querySelector("p.done")?.textContent)`)
-	if used() != 0 {
-		t.Errorf("%d units are used after a reset", used())
-	}
 }
 
 // Without script the page shows everything, and loads itself anew.

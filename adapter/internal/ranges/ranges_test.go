@@ -258,11 +258,3 @@ func TestFindIsFast(t *testing.T) {
 	}
 	t.Errorf("a look-up takes %d ns, want less than 1,000", best)
 }
-
-func BenchmarkFind(b *testing.B) {
-	made, addrs := many(b, 10_000)
-	b.ReportAllocs()
-	for i := 0; b.Loop(); i++ {
-		made.Find(addrs[i%len(addrs)])
-	}
-}

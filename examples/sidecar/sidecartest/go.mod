@@ -12,7 +12,6 @@ require (
 	github.com/hybridlimit/hybridlimit v0.0.0-00010101000000-000000000000
 	github.com/hybridlimit/hybridlimit/adapter/rules v0.0.0-00010101000000-000000000000
 	go.uber.org/goleak v1.3.0
-	google.golang.org/grpc v1.84.0
 	google.golang.org/protobuf v1.36.12
 	k8s.io/api v0.35.3
 	sigs.k8s.io/yaml v1.6.0
