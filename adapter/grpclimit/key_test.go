@@ -111,22 +111,3 @@ func TestJoin(t *testing.T) {
 		}
 	}
 }
-
-// Whatever the address of a peer is, it has a key or an error, and never both.
-func FuzzPeer(f *testing.F) {
-	f.Add("tcp", "192.0.2.1:80", []byte{192, 0, 2, 1})
-	f.Add("tcp", "[fe80::1%z]:80", []byte{})
-	f.Add("unix", "@", []byte("0123456789abcdef"))
-	f.Fuzz(func(t *testing.T, network, text string, ip []byte) {
-		for _, a := range []net.Addr{named{network, text}, &net.TCPAddr{IP: ip, Zone: text}} {
-			ctx := peer.NewContext(t.Context(), &peer.Peer{Addr: a})
-			key, err := grpclimit.ByPeer()(ctx, grpclimit.Call{})
-			if (key == "") != (err != nil) {
-				t.Errorf("%v: %q, %v", a, key, err)
-			}
-			if strings.Contains(key, "%") || strings.HasPrefix(key, "::ffff:") {
-				t.Errorf("%v: %q", a, key)
-			}
-		}
-	})
-}

@@ -96,28 +96,6 @@ func TestTransportSettles(t *testing.T) {
 	}
 }
 
-// What was read to its end is settled when it is closed: what it says is counted after the end.
-func TestTransportSettlesAfterTheEnd(t *testing.T) {
-	tr, l := settling(t, upstream(func(*http.Request) *http.Response {
-		resp := says(200)
-		resp.Body = io.NopCloser(strings.NewReader("33"))
-		return resp
-	}), TransportOptions{})
-	resp, err := (&http.Client{Transport: tr}).Get("http://a.example/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, err := io.ReadAll(resp.Body)
-	n, err2 := strconv.ParseInt(string(body), 10, 64)
-	if err != nil || err2 != nil || l.booked != nil {
-		t.Fatal(err, err2, l.booked)
-	}
-	Count(resp.Request.Context(), n)
-	if resp.Body.Close(); fmt.Sprint(l.booked) != "[charge a.example 23]" {
-		t.Errorf("booked %v", l.booked)
-	}
-}
-
 type closes struct{ err error }
 
 func (c closes) Close() error { return c.err }

@@ -45,10 +45,4 @@ func TestSeveralLimitsInOneRule(t *testing.T) {
 	if a := get(t, s, "/"); a.StatusCode != 429 || a.Header.Get("X-RateLimit-Limit") != "3" || a.Header.Get("X-RateLimit-Remaining") != "1" {
 		t.Errorf("%d, %v", a.StatusCode, a.Header)
 	}
-	// Beside a dry run that would refuse, of which the client hears nothing.
-	none := limit.Must(limit.FixedWindow("none", 0, time.Minute)).DryRun()
-	s = server(t, protect(t, lim, Options{}, nil, Limit{Rule: rule, Key: By(func(*http.Request) string { return "dry" })}, Limit{Rule: none, Key: byKey}))
-	if a := get(t, s, "/"); a.StatusCode != 200 || a.Header.Get("RateLimit") != `"api/1s";r=1;t=1` {
-		t.Errorf("%d, %v", a.StatusCode, a.Header)
-	}
 }

@@ -24,8 +24,6 @@ func Example_chi() {
 	try(server.URL)
 	// Output:
 	// /fail 500 sorry "per address";r=1;t=3600
-	// /fail 500 sorry "per address";r=1;t=3600
-	// /fail 500 sorry "per address";r=1;t=3600
 	// /ok 200 hello "per address";r=1;t=3600
 	// /ok 200 hello "per address";r=0;t=3600
 	// /ok 429 refused by "per address", again in 3600 s "per address";r=0;t=3600

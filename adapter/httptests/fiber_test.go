@@ -31,9 +31,7 @@ func Example_fiber() {
 	<-ended
 	// Output:
 	// /fail 500 sorry "per address";r=1;t=3600
-	// /fail 500 sorry "per address";r=0;t=3600
-	// /fail 429 refused by "per address", again in 3600 s "per address";r=0;t=3600
-	// /ok 429 refused by "per address", again in 3600 s "per address";r=0;t=3600
+	// /ok 200 hello "per address";r=0;t=3600
 	// /ok 429 refused by "per address", again in 3600 s "per address";r=0;t=3600
 	// /ok 429 refused by "per address", again in 3600 s "per address";r=0;t=3600
 	// /open 200 hello

@@ -31,11 +31,6 @@ descriptors:
       - {key: to_number, rate_limit: {unit: day, requests_per_unit: 5}}
   - {key: to_number, rate_limit: {unit: day, requests_per_unit: 100}}
 ---
-domain: edge_proxy_per_ip
-descriptors:
-  - {key: remote_address`+rated+`10}}
-  - {key: remote_address, value: 50.0.0.5`+rated+`0}}
----
 domain: internal
 descriptors:
   - {key: ldap, rate_limit: {unlimited: true}}
@@ -66,9 +61,6 @@ descriptors:
 		{"messaging", "to_number=1", "messaging.to_number", 100},
 		{"messaging", "message_type=marketing", "", 0},
 		{"messaging", "message_type=other to_number=1", "", 0},
-		{"edge_proxy_per_ip", "remote_address=50.0.0.1", "edge_proxy_per_ip.remote_address", 10},
-		{"edge_proxy_per_ip", "remote_address=50.0.0.5", "edge_proxy_per_ip.remote_address_50.0.0.5", 0},
-		{"edge_proxy_per_ip", "remote_address=", "edge_proxy_per_ip.remote_address", 10},
 		{"internal", "azure=x", "internal.azure", 100},
 		{"internal", "ldap=x", "internal.ldap", 0},
 		{"internal", "trusted=x", "", 0},
@@ -99,7 +91,7 @@ descriptors:
 	if d := find("internal", "azure=x"); d.Unit != "minute" || d.Rule.String() != `sliding-window "internal@azure/minute": 100 per minute` {
 		t.Errorf("%+v, %v", d, d.Rule)
 	}
-	if size := set.Size(); size.Domains != 5 || size.Descriptors != 14 || !set.HasDomain("stars") || set.HasDomain("star") {
+	if size := set.Size(); size.Domains != 4 || size.Descriptors != 12 || !set.HasDomain("stars") || set.HasDomain("star") {
 		t.Errorf("%+v", size)
 	}
 }

@@ -68,27 +68,6 @@ func TestTopOfPlans(t *testing.T) {
 	}
 }
 
-// A scan has a bound, and says how much it has seen.
-func TestTopIsBounded(t *testing.T) {
-	s, flags := real(t)
-	pipe := client(t, s).Pipeline()
-	for i := range 10_000 {
-		pipe.Set(t.Context(), fmt.Sprint("somebody's ", i), "", 0)
-	}
-	if _, err := pipe.Exec(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	cli(t, with(flags, "top", "--scan=3000", slowly)...).want(t, exitOK).says(t, "about 3,000 of 10,000 keys")
-	cli(t, with(flags, "quarantined", "--scan=3000")...).want(t, exitOK).says(t, "about 3,000 of 10,000 keys")
-	if _, err := s.Do("KEYS", "nothing*"); err != nil { // it would be counted
-		t.Fatal(err)
-	}
-	info, err := s.Info("commandstats")
-	if err != nil || !strings.HasPrefix(info["cmdstat_scan"], "calls=6,") || !strings.HasPrefix(info["cmdstat_keys"], "calls=1,") {
-		t.Errorf("%v, %s, %s", err, info["cmdstat_scan"], info["cmdstat_keys"])
-	}
-}
-
 func TestQuarantined(t *testing.T) {
 	s, flags := real(t)
 	cli(t, with(flags, "quarantined")...).want(t, exitOK).says(t, "0 keys cannot be used. Looked at all of 0 keys of Redis")
@@ -101,10 +80,6 @@ func TestQuarantined(t *testing.T) {
 	do(t, s, "ZADD", "hl:1:{0}:l:3:api:k:log", "1", "garbage")
 	do(t, s, "SET", "hl:1:{0}:nodes:1", "garbage")
 	o := cli(t, with(flags, "quarantined")...).want(t, exitFound)
-	lines := strings.Split(strings.TrimSpace(o.out), "\n")
-	if len(lines) < 6 || !strings.Contains(lines[0], "REASON") {
-		t.Fatalf("%s", o.out)
-	}
 	o.says(t, "4 keys cannot be used", "all of 8 keys of Redis: 7 counters", "hl:1:{0}:f:3:api:k:list", "WRONGTYPE", "not the members of a log", "not the state of a window", "hl:1:{0}:nodes:1", "DEL them")
 	var q quarantinedJSON
 	cli(t, with(flags, "quarantined", "--json")...).want(t, exitFound).read(t, &q)

@@ -200,18 +200,3 @@ func TestComposeServers(t *testing.T) {
 		}
 	}
 }
-
-// rights is the user of docs/redis.md.
-var rights = regexp.MustCompile(`ACL SETUSER limiter on >password ([^` + "`" + `]+)`)
-
-func TestComposeRedis(t *testing.T) {
-	command := readProject(t, nil).Services["redis"].Command
-	at := slices.Index(command, "--user")
-	documented := rights.FindStringSubmatch(read(t, "docs/redis.md"))
-	if at < 0 || documented == nil {
-		t.Fatalf("%q", command)
-	}
-	if user := command[at+1:]; user[0] != "limiter" || user[1] != "on" || user[2] != ">onlyForADemo" || !slices.Equal(user[3:], strings.Fields(documented[1])) {
-		t.Errorf("the user is %q, and documented are %q", user, documented[1])
-	}
-}

@@ -43,19 +43,3 @@ func check(t *testing.T) {
 }
 
 func TestRun(t *testing.T) { check(t) }
-
-// Without redis-server the program shows the same.
-func TestRunEmbedded(t *testing.T) {
-	t.Setenv("PATH", "")
-	t.Setenv("REDISTEST_BINARY", "")
-	check(t)
-}
-
-// Ctrl-C ends the program where it is.
-func TestInterrupted(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if err := run(ctx, new(bytes.Buffer)); err == nil {
-		t.Error("it went on")
-	}
-}

@@ -70,12 +70,3 @@ func TestRunEmbedded(t *testing.T) {
 		t.Errorf("printed\n%s", out)
 	}
 }
-
-// Ctrl-C ends the program where it is.
-func TestInterrupted(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if err := run(ctx, new(bytes.Buffer)); err == nil {
-		t.Error("it went on")
-	}
-}

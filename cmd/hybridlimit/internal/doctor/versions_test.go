@@ -33,18 +33,6 @@ func TestServerIsNamed(t *testing.T) {
 			map[string]string{"redis_version": "7.2.4"},
 			Server{Product: "Redis", Version: "7.2.4", Known: "This version is not tested. Tested are Redis 7.0.15 and 8.0.2, Valkey 8.1.1 and 9.1.2."},
 		},
-		"the same number of another product": {
-			map[string]string{"server_name": "valkey", "valkey_version": "7.0.15"},
-			Server{Product: "Valkey", Version: "7.0.15", Known: "This version is not tested. Tested are Redis 7.0.15 and 8.0.2, Valkey 8.1.1 and 9.1.2."},
-		},
-		"another product": {
-			map[string]string{"redis_version": "7.0.15", "server_name": "else"},
-			Server{Product: "Else", Version: "7.0.15", Known: "This version is not tested. Tested are Redis 7.0.15 and 8.0.2, Valkey 8.1.1 and 9.1.2."},
-		},
-		"a longer number": {
-			map[string]string{"redis_version": "8.01"},
-			Server{Product: "Redis", Version: "8.01", Known: "This version is not tested. Tested are Redis 7.0.15 and 8.0.2, Valkey 8.1.1 and 9.1.2."},
-		},
 		"garbage": {
 			map[string]string{"redis_version": "8"},
 			Server{Product: "Redis", Version: "8", Known: "This version is not tested. Tested are Redis 7.0.15 and 8.0.2, Valkey 8.1.1 and 9.1.2."},

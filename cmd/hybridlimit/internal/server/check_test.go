@@ -113,38 +113,6 @@ func TestChecksAreBounded(t *testing.T) {
 	}
 }
 
-// A check that is under way when the server stops is answered.
-func TestStopLetsChecksEnd(t *testing.T) {
-	s, dial := alone(t, patience)
-	c, body := dial(), checkBody("alice")
-	fmt.Fprintf(c, "POST /check HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", len(body))
-	rd := bufio.NewReader(c)
-	if line, err := rd.ReadString('\n'); err != nil || !strings.Contains(line, "100") { // the handler waits for the body
-		t.Fatalf("%q, %v", line, err)
-	}
-	done := make(chan error, 1)
-	go func() { done <- s.Stop() }()
-	eventually(t, "nobody is let in any more", func() bool {
-		other, err := net.Dial("tcp", s.o.Check.Addr().String())
-		if err == nil {
-			other.Close()
-		}
-		return err != nil
-	})
-	select {
-	case err := <-done:
-		t.Fatalf("it has ended before the check: %v", err)
-	default:
-	}
-	fmt.Fprint(c, body)
-	if rest, err := io.ReadAll(rd); err != nil || !strings.Contains(string(rest), "HTTP/1.1 200 OK") || !strings.Contains(string(rest), `"limitRemaining":9`) {
-		t.Errorf("%s, %v", rest, err)
-	}
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-}
-
 // Clients that say nothing do not delay the end, and those that do not go on do so for no longer
 // than they may.
 func TestStopEndsSilentCheckers(t *testing.T) {

@@ -298,27 +298,3 @@ func TestStartFails(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-// Somebody who looks at the page, or scrapes slowly, is cut off at the end. That is no failure: nothing is lost.
-func TestStopCutsOffAPage(t *testing.T) {
-	n := begin(t, "", func(o *Options) { o.StopTimeout = 300 * time.Millisecond })
-	n.stopped = true
-	n.cc.Close()
-	n.redis.Close()
-	half, err := net.Dial("tcp", n.server.o.HTTP.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer half.Close()
-	if _, err := io.WriteString(half, "GET /admin/ HTT"); err != nil {
-		t.Fatal(err)
-	}
-	resp, err := http.Get("http://" + n.server.o.HTTP.Addr().String() + "/healthz") // accepted after the other
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp.Body.Close()
-	if err := n.server.Stop(); err != nil {
-		t.Error(err)
-	}
-}
