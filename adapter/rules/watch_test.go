@@ -81,20 +81,6 @@ func TestWatchFollowsASymlinkSwap(t *testing.T) {
 	}
 }
 
-// However often a file changes, what is in force at last is what it is at last.
-func TestWatchThousandRewrites(t *testing.T) {
-	path := temp(t, one(1))
-	f := watched(t, path, Options{})
-	for n := range 1000 {
-		if n%2 == 0 {
-			write(t, path, one(n+2))
-		} else {
-			replace(t, path, one(n+2))
-		}
-	}
-	eventually(t, "the last of them", func() bool { return limitOf(f) == 1001 && f.Stats().LastError == "" })
-}
-
 // A deployment that renames directories: of that the system tells, so that nobody waits for
 // the polling.
 func TestWatchDirectoryIsReplaced(t *testing.T) {

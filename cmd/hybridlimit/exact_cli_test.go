@@ -15,6 +15,7 @@ func TestExactRulesAreShown(t *testing.T) {
 	file := write(t, "rules.yaml", exactFile)
 	for rule, says := range map[string][]string{
 		"payout":                             {"payout/1h: sliding-window, 1 per 1h, exact", "payout/1d: sliding-window, 10 per 24h, exact"},
+		"trial":                              {"trial: token-bucket, 5 at once, 5 per 24h, exact, dry run"},
 		"api=sliding-window,5/1h,exact=true": {"api: sliding-window, 5 per 1h, exact"},
 	} {
 		cli(t, with(flags, "peek", "k", "--rule="+rule, "--rules="+file)...).want(t, exitOK).says(t, says...)

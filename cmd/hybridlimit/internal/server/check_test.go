@@ -17,23 +17,6 @@ func checkBody(user string) string {
 	return fmt.Sprintf(`{"domain":"d","descriptors":[{"entries":[{"key":"user","value":%q}]}]}`, user)
 }
 
-// check asks for one hit of a user over HTTP.
-func (n *node) check(user string) (admitted bool) {
-	n.Helper()
-	res, err := http.Post("http://"+n.server.o.Check.Addr().String()+"/check", "application/json", strings.NewReader(checkBody(user)))
-	if err != nil {
-		n.Fatal(err)
-	}
-	defer res.Body.Close()
-	if _, err := io.Copy(io.Discard, res.Body); err != nil {
-		n.Fatal(err)
-	}
-	if res.StatusCode != http.StatusOK && res.StatusCode != http.StatusTooManyRequests {
-		n.Fatal(res.Status)
-	}
-	return res.StatusCode == http.StatusOK
-}
-
 // A rule that is named in JSON has the counter that HL.TAKE has, and the figures of Envoy's.
 func TestChecksByNameCountWithRESP(t *testing.T) {
 	n := begin(t, "", nil)
