@@ -1,14 +1,11 @@
 package httplimit
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httputil"
-	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -153,56 +150,6 @@ func TestTransportSettleFails(t *testing.T) {
 		}
 		if res, _ := l.Peek(t.Context(), "a.example", perMinute("tokens", 100)); res.Remaining != 90 || c.cost < 0 && l.booked != nil {
 			t.Errorf("%d: %d left, booked %v", c.cost, res.Remaining, l.booked)
-		}
-	}
-}
-
-// The connection of a 101 can be written to, also through a proxy.
-func TestTransportSettlesSwitchedProtocols(t *testing.T) {
-	echo := server(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		c, rw, err := w.(http.Hijacker).Hijack()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer c.Close()
-		fmt.Fprint(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
-		line, _ := rw.ReadString('\n')
-		fmt.Fprint(c, line)
-	}))
-	settled := make(chan Answer, 1)
-	base := &http.Transport{}
-	defer base.CloseIdleConnections()
-	tr, _ := settling(t, base, TransportOptions{Settle: func(_ *http.Request, a Answer) int64 { settled <- a; return a.Taken }})
-	at, err := url.Parse(echo.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := server(t, &httputil.ReverseProxy{Transport: tr, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(at) }})
-	for name, s := range map[string]struct {
-		url    string
-		client http.RoundTripper
-	}{"client": {echo.URL, tr}, "proxy": {proxy.URL, base}} {
-		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url, nil)
-		r.Header.Set("Connection", "Upgrade")
-		r.Header.Set("Upgrade", "echo")
-		resp, err := s.client.RoundTrip(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		conn, ok := resp.Body.(io.ReadWriteCloser)
-		if _, half := resp.Body.(closeWriter); !ok || !half || resp.StatusCode != 101 {
-			t.Fatalf("%s: %d, %T", name, resp.StatusCode, resp.Body)
-		}
-		if _, err := io.WriteString(conn, "hello\n"); err != nil {
-			t.Error(err)
-		}
-		if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || line != "hello\n" {
-			t.Errorf("%s: %q, %v", name, line, err)
-		}
-		conn.Close()
-		if a := <-settled; a.Status != 101 || a.Bytes != int64(len("hello\n")) {
-			t.Errorf("%s: %+v", name, a)
 		}
 	}
 }

@@ -3,9 +3,7 @@ package rules
 import (
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/hybridlimit/hybridlimit/hybridtest"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -93,47 +91,6 @@ func TestExactMistakes(t *testing.T) {
 	} {
 		if err := Validate("f", []byte(text)).Error(); !strings.Contains(err, says) {
 			t.Errorf("%s\n%v, want %s", text, err, says)
-		}
-	}
-}
-
-// A rule that becomes exact while it is used, and is exact no more, goes on with the same counter.
-func TestExactReload(t *testing.T) {
-	for _, numbers := range []string{"algorithm: sliding-window, limit: 10, per: 1h", "algorithm: token-bucket, limit: 10, per: 1h", `limits: "10/h, 90/d"`} {
-		h := hybridtest.New(t, hybridtest.Options{Limiters: 2})
-		text := func(more string) string { return "rules: {login: {" + numbers + more + "}}\n...\n" }
-		f, _ := opened(t, temp(t, text("")), Options{})
-		take := func(node int, n int64, want bool) {
-			t.Helper()
-			h.Clock.Advance(time.Millisecond) // what Redis books at one instant the counter cannot tell apart
-			res, err := limit.WithContext(h.Limiters[node]).Take(t.Context(), "k", f.Set().For("login", "k"), n)
-			if err != nil || res.Allowed != want {
-				t.Errorf("%s: %+v, %v, want %v", numbers, res, err, want)
-			}
-		}
-		take(0, 4, true)
-		h.Sync()
-		reloaded(t, f, text(", exact: true"))
-		take(1, 7, false) // Redis knows of the 4
-		take(1, 3, true)
-		if s := h.Limiters[1].Stats(); s.ExactAsked == 0 {
-			t.Errorf("%s: Redis was not asked", numbers)
-		}
-		asked := h.Limiters[1].Stats().ExactAsked
-		reloaded(t, f, text(""))
-		take(1, 4, false) // of the 10 as many are left as before
-		take(1, 2, true)
-		if s := h.Limiters[1].Stats(); s.ExactAsked != asked {
-			t.Errorf("%s: Redis was asked", numbers)
-		}
-		h.Sync()
-		reloaded(t, f, text(", exact: true"))
-		take(0, 2, false)
-		take(0, 1, true)
-		for _, lim := range h.Limiters {
-			if s := lim.Stats(); s.Conflicts != 0 || s.Invalid != 0 || s.ExactFailed != 0 {
-				t.Errorf("%s: %d conflicts, %d invalid, %d failed", numbers, s.Conflicts, s.Invalid, s.ExactFailed)
-			}
 		}
 	}
 }

@@ -1,9 +1,6 @@
 package rules
 
 import (
-	"fmt"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -188,42 +185,5 @@ descriptors:
 		}); n != 0 {
 			t.Errorf("%s allocates %v times", name, n)
 		}
-	}
-}
-
-// The slow way to find an override: all of them, one after another.
-func TestOverridesAgainstAReference(t *testing.T) {
-	var b strings.Builder
-	b.WriteString("rules:\n  r: {algorithm: fixed-window, limit: 9999, per: 1h}\noverrides:\n")
-	subjects := map[string]int{}
-	prefixes := map[string]int{}
-	for i := range 300 {
-		key := fmt.Sprintf("%b", i)
-		if i%3 == 0 {
-			prefixes[key] = i
-			fmt.Fprintf(&b, "  - {prefix: \"%s\", rules: {r: {limit: %d}}}\n", key, i)
-		} else {
-			subjects[key] = i
-			fmt.Fprintf(&b, "  - {key: \"%s\", rules: {r: {limit: %d}}}\n", key, i)
-		}
-	}
-	set := must(t, b.String())
-	for i := range 2000 {
-		key := fmt.Sprintf("%b", i)
-		want, longest := 9999, -1
-		for p, n := range prefixes {
-			if strings.HasPrefix(key, p) && len(p) > longest {
-				want, longest = n, len(p)
-			}
-		}
-		if n, exact := subjects[key]; exact {
-			want = n
-		}
-		if got := set.For("r", key).Limit(); got != int64(want) {
-			t.Fatalf("%s has %d, want %d", key, got, want)
-		}
-	}
-	if !slices.IsSortedFunc(set.lengths, func(a, b int) int { return b - a }) {
-		t.Errorf("lengths %v", set.lengths)
 	}
 }

@@ -165,46 +165,6 @@ func TestFindAgainstAModel(t *testing.T) {
 	}
 }
 
-func FuzzFind(f *testing.F) {
-	f.Add([]byte("\x04\x0a\x00\x00\x00\x08\x04\x0a\x01\x00\x00\x10"), []byte("\x0a\x01\x02\x03"))
-	f.Add([]byte("\x06aaaaaaaaaaaaaaaa\x20\x04\xff\xff\xff\xff\x20"), []byte("aaaaaaaaaaaaaaaa"))
-	f.Fuzz(func(t *testing.T, written, asked []byte) {
-		var list []netip.Prefix
-		seen := map[netip.Prefix]bool{}
-		for len(written) > 0 {
-			n := 4
-			if written[0] == 6 {
-				n = 16
-			}
-			if len(written) < n+2 {
-				break
-			}
-			a, _ := netip.AddrFromSlice(written[1 : n+1])
-			p, err := Check(netip.PrefixFrom(a, int(written[n+1])%(8*n+1)).Masked())
-			if written = written[n+2:]; err == nil && !seen[p] {
-				seen[p] = true
-				list = append(list, p)
-			}
-		}
-		made, err := New(list)
-		if err != nil {
-			t.Fatal(err)
-		}
-		addrs := []netip.Addr{}
-		if a, ok := netip.AddrFromSlice(asked); ok {
-			addrs = append(addrs, a, a.WithZone("x"))
-		}
-		for _, p := range list {
-			addrs = append(addrs, p.Addr(), p.Addr().Prev())
-		}
-		for _, a := range addrs {
-			if a.IsValid() && made.Find(a) != slow(made, a) {
-				t.Errorf("%v is in %d, want %d of %v", a, made.Find(a), slow(made, a), list)
-			}
-		}
-	})
-}
-
 // many returns ranges as lists of networks have them, half of each family, some nested.
 func many(t testing.TB, n int) (*Table, []netip.Addr) {
 	t.Helper()

@@ -80,22 +80,3 @@ func TestWhatIsTooLargeOrWrongIsRefused(t *testing.T) {
 		}
 	}
 }
-
-// However a stream is cut, it is the same commands.
-func FuzzParser(f *testing.F) {
-	for _, text := range samples {
-		f.Add([]byte(text), uint8(1))
-	}
-	f.Fuzz(func(t *testing.T, text []byte, step uint8) {
-		whole, err1 := parseAll(string(text))
-		var pieces []string
-		for rest := text; len(rest) > 0; {
-			n := min(len(rest), int(step)+1)
-			pieces, rest = append(pieces, string(rest[:n])), rest[n:]
-		}
-		parts, err2 := parseAll(pieces...)
-		if fmt.Sprint(whole, err1) != fmt.Sprint(parts, err2) {
-			t.Errorf("%q: %v, %v in one piece, %v, %v in pieces of %d", text, whole, err1, parts, err2, int(step)+1)
-		}
-	})
-}
