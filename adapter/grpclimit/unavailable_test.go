@@ -202,31 +202,6 @@ func expired(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(ctx, time.Unix(0, 0))
 }
 
-// FailOpen limits again as soon as the limiter answers. What was not taken is not handed back.
-func TestFailOpenRefundsNothing(t *testing.T) {
-	lim := newFaulty(t)
-	refund := grpclimit.RefundOn(codes.OK)
-	if _, err := lim.InContext.Take(t.Context(), "k", bucket("api", 5), 4); err != nil { // others' units
-		t.Fatal(err)
-	}
-	lim.err = errAway
-	for _, o := range []grpclimit.Option{grpclimit.FailOpen(), grpclimit.DryRun()} {
-		if reached, err := served(t, t.Context(), lim, o, refund, grpclimit.Logger(slog.New(slog.DiscardHandler))); !reached || err != nil {
-			t.Errorf("%v, served %t", err, reached)
-		}
-	}
-	if res, err := lim.Peek(t.Context(), "k", bucket("api", 5)); err != nil || res.Remaining != 1 {
-		t.Errorf("%+v, %v", res, err)
-	}
-	lim.err = nil
-	if reached, err := served(t, t.Context(), lim, grpclimit.FailOpen()); !reached || err != nil {
-		t.Errorf("%v, served %t", err, reached)
-	}
-	if reached, err := served(t, t.Context(), lim, grpclimit.FailOpen()); reached || status.Code(err) != codes.ResourceExhausted {
-		t.Errorf("%v, served %t", err, reached)
-	}
-}
-
 // A stream that was opened while the limiter was away has its messages counted when it is back. Without
 // FailOpen a message that cannot be counted ends the stream.
 func TestFailOpenOfMessages(t *testing.T) {

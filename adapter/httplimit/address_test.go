@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/hybridlimit/hybridlimit/internal/limittest"
 )
 
 func prefixes(text ...string) (out []netip.Prefix) {
@@ -43,12 +45,15 @@ func TestAddressForms(t *testing.T) {
 		{"[::1]:1", "::/64"},
 		{"", ""}, {"@", ""}, {"pipe", ""}, {"192.0.2.1:", ""}, {"192.0.2.1:x", ""}, {"192.0.2.1:123456", ""}, {"192.0.2:1", ""},
 		{"192.0.2.256:1", ""}, {"192.000.2.1:1", ""}, {"[192.0.2.1]:1", "192.0.2.1"}, {"/tmp/x/192.0.2.1", ""}, {"[::1", ""}, {"[::1]1", ""}, {"[]:1", ""}, {":1", ""},
-		{"a.example:1", ""}, {"[::1%]:1", ""}, {"unknown", ""}, {"\x00", ""}, {strings.Repeat("1", 1000), ""},
+		{limittest.HostileKey(), ""}, {"a.example:1", ""}, {"[::1%]:1", ""}, {"unknown", ""}, {"\x00", ""}, {strings.Repeat("1", 1000), ""},
 		{"[::1%" + strings.Repeat("z", 1000) + "]:1", ""},
 	} {
 		key, err := byAddress(t, AddressOptions{})(&http.Request{RemoteAddr: c.remote})
 		if key != c.want || errors.Is(err, ErrNoKey) != (c.want == "") {
 			t.Errorf("%.50q: %q, %v, want %q", c.remote, key, err, c.want)
+		}
+		if err != nil {
+			limittest.CheckError(t, "a peer that has no address", err, 300)
 		}
 	}
 	for bits, want := range map[int]string{128: "2001:db8::1/128", 48: "2001:db8::/48", 1: "::/1"} {
