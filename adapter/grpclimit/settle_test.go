@@ -285,11 +285,19 @@ func TestSettleNothing(t *testing.T) {
 			t.Errorf("a stream, %s: booked %s", name, got)
 		}
 	}
-	// A call that passes because the limiter is away has taken nothing.
+	// A call that passes because the limiter is away has taken nothing, and hands nothing back of others.
 	away := newFaulty(t)
+	if _, err := away.Take(t.Context(), "k", bucket("api", 5), 4); err != nil {
+		t.Fatal(err)
+	}
 	away.err = errAway
-	if reached, err := served(t, t.Context(), away, never, grpclimit.FailOpen(), grpclimit.Logger(slog.New(slog.DiscardHandler))); !reached || err != nil {
-		t.Errorf("%t, %v", reached, err)
+	for _, o := range []grpclimit.Option{never, grpclimit.RefundOn(codes.OK)} {
+		if reached, err := served(t, t.Context(), away, o, grpclimit.FailOpen(), grpclimit.Logger(slog.New(slog.DiscardHandler))); !reached || err != nil {
+			t.Errorf("%t, %v", reached, err)
+		}
+	}
+	if res, err := away.Peek(t.Context(), "k", bucket("api", 5)); err != nil || res.Remaining != 1 {
+		t.Errorf("%+v, %v", res, err)
 	}
 	// A handler that has panicked hands nothing back, also if its code does.
 	lim, _ := alone(t)
