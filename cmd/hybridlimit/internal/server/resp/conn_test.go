@@ -154,6 +154,9 @@ func TestStopCutsOffThoseWhoDoNotFinish(t *testing.T) {
 		if err := s.Stop(ctx); !errors.Is(err, context.Canceled) {
 			t.Errorf("%v, want %v", err, context.Canceled)
 		}
+		if n, err := c.Read(make([]byte, 100)); err == nil {
+			t.Errorf("it still gets %d bytes", n)
+		}
 	})
 }
 
