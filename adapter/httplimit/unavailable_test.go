@@ -15,6 +15,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/limit"
 	"github.com/hybridlimit/hybridlimit/remote"
 )
@@ -105,6 +106,7 @@ func TestErrorsOfTheLimiter(t *testing.T) {
 		open   bool
 	}{
 		{"away", errAway, context.WithCancel, 503, 1, true},
+		{"away from a limiter of hybrid", &hybrid.UnavailableError{Reason: "timeout"}, context.WithCancel, 503, 1, true},
 		{"closed", limit.ErrClosed, context.WithCancel, 503, 1, false},
 		{"a time-out of its own", context.DeadlineExceeded, context.WithCancel, 503, 1, true},
 		{"the client has gone", errAway, canceled, 503, 0, false},
