@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -66,36 +65,6 @@ func TestRefusedProcessesSayThatTheyAreAlone(t *testing.T) {
 					}
 				})
 			})
-		}
-	}
-}
-
-// The same with a real server: a wrong password, and a user without one of the commands.
-//
-// Fault 113: said at once.
-func TestRealRefusedProcessesSayThatTheyAreAlone(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	admin := dial(t, srv.Addr())
-	if err := admin.Do(bg, "ACL", "SETUSER", "poor", "on", ">secret", "~*", "&*", "+@all", "-evalsha").Err(); err != nil {
-		t.Fatal(err)
-	}
-	five := limit.Must(limit.SlidingWindow("five", 5, 24*time.Hour))
-	for password, reason := range map[string]string{"wrong": "wrongpass", "secret": "noperm"} {
-		sum := 0
-		for range 2 {
-			o := hybrid.RedisOptions(srv.Addr())
-			o.Username, o.Password = "poor", password
-			var log logbook
-			l := newLimiter(t, client(t, o), hybrid.Options{Logger: slog.New(&log)})
-			eventually(t, reason, func() bool { return l.State().Reason == reason && strings.Contains(log.text(), "\n") })
-			sum += admitted(l, "k", five, 20)
-			if text := log.text(); !strings.HasPrefix(text, "ERROR rate limiter degraded reason="+reason+" ") || !strings.Contains(text, "effect=this node admits the whole limit by itself, because it knows of no other: see ExpectedNodes ") {
-				t.Error(text)
-			}
-		}
-		if sum != 10 {
-			t.Errorf("%s: %d admitted by two processes, want the whole limit of each", reason, sum)
 		}
 	}
 }

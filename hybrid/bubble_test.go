@@ -196,6 +196,7 @@ type network struct {
 	loss    func() bool // decides which replies are lost, of heartbeats too; nil: none
 	tear    int         // of the next batch only so many bytes arrive
 	lag     time.Duration
+	stalled time.Time     // nothing arrives before
 	trip    time.Duration // of a packet there and back: to connect and to ask takes so long
 	seen    traffic
 	dialing int // now
@@ -405,7 +406,7 @@ func (n *network) judge(chunk []byte) (f fate, part int) {
 	n.mu.Lock()
 	n.seen.sent++
 	part = len(chunk)
-	lag, batch := n.lag+n.trip, bytes.Contains(chunk, []byte(":k:"))
+	lag, batch := max(n.lag+n.trip, time.Until(n.stalled)), bytes.Contains(chunk, []byte(":k:"))
 	switch {
 	case n.swallow:
 		f = swallowed

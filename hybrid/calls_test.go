@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -24,54 +23,6 @@ func inBubblesOfTens(t *testing.T, test func(t *testing.T, w *world, r *limit.Ru
 			inBubble(t, func(t *testing.T, w *world) { test(t, w, r) })
 		})
 	}
-}
-
-// A key that every node refuses is free again for all of them within about a
-// lag of its reset, and what was used before does not come back.
-func TestResetReachesTheFleet(t *testing.T) {
-	inBubblesOfTens(t, func(t *testing.T, w *world, r *limit.Rule) {
-		nodes := w.fleet(3, hybrid.Options{})
-		wantAdmitted(t, nodes[0].Limiter, "k", r, 20, 10)
-		time.Sleep(time.Second)
-		ask := func(d time.Duration) (admitted int) {
-			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(15 * time.Millisecond) {
-				for _, n := range nodes[1:] {
-					if n.Allow("k", r) {
-						admitted++
-					}
-				}
-			}
-			return admitted
-		}
-		ask(100 * time.Millisecond) // the first check of a key is decided from nothing
-		if n := ask(2 * time.Second); n != 0 {
-			t.Fatalf("%d admitted of a key that is used up", n)
-		}
-		if err := nodes[0].Reset(bg, "k", r); err != nil {
-			t.Fatal(err)
-		}
-		if left := nodes[0].Peek("k", r).Remaining; left != 10 {
-			t.Errorf("%d remain where it was reset", left)
-		}
-		reset := time.Now()
-		for unaware := slices.Clone(nodes[1:]); len(unaware) > 0; time.Sleep(15 * time.Millisecond) {
-			unaware = slices.DeleteFunc(unaware, func(n *node) bool { return n.Allow("k", r) })
-		}
-		if took := time.Since(reset); took > time.Second+115*time.Millisecond {
-			t.Errorf("known to all after %v", took)
-		}
-		ask(5 * time.Second)
-		if used := w.used("k", r); used < 10 || used > 14 {
-			t.Errorf("Redis counts %d units since the reset", used)
-		}
-		for _, n := range nodes {
-			conserved(t, n.Limiter, true)
-			n.Flush(bg)
-			if left := n.Peek("k", r).Remaining; left != 0 {
-				t.Errorf("%d remain", left)
-			}
-		}
-	})
 }
 
 // Units that wait to be reported when their key is reset are reported before, so that none arrives after it,
@@ -223,32 +174,6 @@ func TestRefundOfAFadedBucket(t *testing.T) {
 				}
 			}
 			time.Sleep(2 * time.Minute)
-		}
-	})
-}
-
-// A key that was refused everywhere is free again where nobody asked for the
-// refund.
-func TestRefundReachesTheFleet(t *testing.T) {
-	inBubblesOfTens(t, func(t *testing.T, w *world, r *limit.Rule) {
-		nodes := w.fleet(2, hybrid.Options{})
-		a, b := nodes[0], nodes[1]
-		wantAdmitted(t, a.Limiter, "k", r, 10, 10)
-		time.Sleep(time.Second)
-		// One unit more, and others could be booked ahead.
-		if err := b.Preload(bg, []string{"k"}, r); err != nil {
-			t.Fatal(err)
-		}
-		wantAdmitted(t, b.Limiter, "k", r, 5, 0)
-		if back := a.Refund("k", r, 4); back != 4 {
-			t.Fatalf("%d handed back", back)
-		}
-		since := time.Now()
-		for !b.Allow("k", r) {
-			time.Sleep(15 * time.Millisecond)
-		}
-		if took := time.Since(since); took > time.Second+250*time.Millisecond {
-			t.Errorf("known after %v", took)
 		}
 	})
 }

@@ -187,22 +187,6 @@ func TestChargeMuchInAnOutage(t *testing.T) {
 	}
 }
 
-// Limiters without Redis count charges as well.
-func TestChargeAlone(t *testing.T) {
-	l, err := hybrid.New(nil, hybrid.Options{MaxDebt: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	r := limit.Must(limit.Funnel("slow", 10, 1, time.Hour))
-	if got := l.Charge("k", r, 25); got != 10 {
-		t.Errorf("%d units charged, want 10", got)
-	}
-	if s := l.Stats(); s.ChargedUnits != 25 || s.ForgivenUnits != 15 || s.AdmittedUnits != 25 || s.Allowed.Total() != 0 {
-		t.Errorf("%+v", s)
-	}
-}
-
 // Bad arguments charge nothing.
 //
 // Fault 101: units are charged above the limit.

@@ -74,3 +74,48 @@ func TestDebtKeepsReservations(t *testing.T) {
 		})
 	}
 }
+
+// One node of a fleet is cut off for 8 s while all are asked for more than a leaky bucket lets through. When it
+// is back, with its share of those 8 s on top of what the others have used, the fleet admits again within a
+// drain time. By the node's units alone it would take 4 s with two nodes and 2 s with four.
+//
+// Fault 80: nobody is refused for longer than a drain time.
+func TestCutOffForLong(t *testing.T) {
+	rule := limit.Must(limit.Funnel("busy", 25, 50, time.Second))
+	for _, size := range []int{2, 4} {
+		inBubble(t, func(t *testing.T, w *world) {
+			const interval, drain, unit = 50 * time.Millisecond, 500 * time.Millisecond, 20 * time.Millisecond
+			nodes := w.fleet(size, hybrid.Options{SyncInterval: interval, HeartbeatInterval: 500 * time.Millisecond, MaxBackoff: 200 * time.Millisecond})
+			// ask returns the longest time for which nobody was admitted.
+			ask := func(d time.Duration) (longest time.Duration) {
+				last := time.Now()
+				for end := last.Add(d); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+					for _, n := range nodes {
+						if n.Allow("k", rule) {
+							last = time.Now()
+						}
+					}
+					longest = max(longest, time.Since(last))
+				}
+				return longest
+			}
+			ask(time.Second)
+			nodes[0].net.down()
+			ask(8 * time.Second)
+			wantMode(t, nodes[0].Limiter, hybrid.Degraded)
+			nodes[0].net.up()
+			// The others hear of it within two intervals, and admit when there is room for a unit.
+			if got := ask(6 * time.Second); got > drain+unit+2*interval {
+				t.Errorf("%d nodes: nobody was admitted for %v", size, got)
+			}
+			wantMode(t, nodes[0].Limiter, hybrid.Synced)
+			for i, n := range nodes {
+				flush(t, n.Limiter)
+				conserved(t, n.Limiter, true)
+				if s := n.Stats(); (s.ForgivenUnits > 0) != (i == 0) || s.Losses+s.RolledBackKeys > 0 {
+					t.Errorf("%d nodes: node %d: %+v", size, i, s)
+				}
+			}
+		})
+	}
+}

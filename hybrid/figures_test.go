@@ -71,9 +71,15 @@ func TestOldestPendingInOutage(t *testing.T) {
 				n.Allow("k", longWindow)
 				n.Allow("other", longFunnel)
 			}
+			if keys := n.Stats().QueuedKeys; keys != 2 {
+				t.Errorf("%s: %d keys queued", name, keys)
+			}
 			n.net.up()
 			time.Sleep(10 * time.Second)
 			wantOldest(t, n, name+", over", 0)
+			if keys := n.Stats().QueuedKeys; keys != 0 {
+				t.Errorf("%s, over: %d keys queued", name, keys)
+			}
 		})
 	}
 }
@@ -92,60 +98,6 @@ func TestOldestPendingOfALease(t *testing.T) {
 		wantOldest(t, n, "just admitted", 0)
 		time.Sleep(time.Minute)
 		wantOldest(t, n, "a minute ago", time.Minute)
-	})
-}
-
-// Keys are queued until they are reported.
-func TestQueuedKeys(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		n := w.synced(hybrid.Options{})
-		want := func(what string, keys int64) {
-			t.Helper()
-			if got := n.Stats().QueuedKeys; got != keys {
-				t.Errorf("%s: %d keys queued, want %d", what, got, keys)
-			}
-		}
-		want("at the start", 0)
-		for _, key := range []string{"a", "b", "c", "a"} {
-			n.Allow(key, longWindow)
-		}
-		if got := n.Stats().QueuedKeys; got > 3 { // fewer if a collection comes in between
-			t.Errorf("%d keys queued, and three were asked for", got)
-		}
-		time.Sleep(2 * time.Second)
-		want("reported", 0)
-		n.net.down()
-		time.Sleep(5 * time.Second)
-		for _, key := range []string{"a", "b", "c", "d", "e"} {
-			n.Allow(key, longWindow)
-		}
-		time.Sleep(time.Minute)
-		want("outage", 5)
-		n.net.up()
-		time.Sleep(10 * time.Second)
-		want("over", 0)
-	})
-}
-
-// A key counts as quarantined for as long as Redis cannot use it.
-func TestQuarantinedKeys(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		n := w.synced(hybrid.Options{MaxLag: 100 * time.Millisecond})
-		bad := counterKey(longTen, "bad")
-		if err := w.redis.Set(bad, "no counter at all"); err != nil {
-			t.Fatal(err)
-		}
-		n.Allow("bad", longTen)
-		n.Allow("good", longTen)
-		time.Sleep(30 * time.Second)
-		if s := n.Stats(); s.QuarantinedKeys != 1 || s.Quarantined < 2 {
-			t.Errorf("%d keys in quarantine, %d attempts", s.QuarantinedKeys, s.Quarantined)
-		}
-		w.redis.Del(bad)
-		time.Sleep(6 * time.Second)
-		if got := n.Stats().QuarantinedKeys; got != 0 {
-			t.Errorf("%d keys in quarantine after the repair", got)
-		}
 	})
 }
 

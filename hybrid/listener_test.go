@@ -282,38 +282,3 @@ func TestListenerClosesAtOnce(t *testing.T) {
 		})
 	}
 }
-
-// await waits until something is heard.
-func (e *wiredListener) await(t *testing.T, what string, ok func(h received) bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(e.take()); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within 20 s", what)
-		}
-	}
-}
-
-// The same on a real server: connections that it closes, and a restart.
-func TestListenerOnARealServer(t *testing.T) {
-	server := redistest.Start(t)
-	e, say := newWiredListener(t, server)
-	await := func(what string, ok func(h received) bool) { t.Helper(); e.await(t, what, ok) }
-	confirmed := func(h received) bool { return h.confirmed }
-	e.listen("c", "e")
-	await("the first", confirmed)
-	for range 3 {
-		if _, err := server.Do("CLIENT", "KILL", "TYPE", "pubsub"); err != nil {
-			t.Fatal(err)
-		}
-		await("after a kill", confirmed)
-		say("c", "heard")
-		await("a message", func(h received) bool { return slices.Equal(h.messages, []string{"heard"}) })
-	}
-	server.Kill()
-	await("down", func(h received) bool { return h.err != nil && !h.confirmed })
-	if err := server.Restart(); err != nil {
-		t.Fatal(err)
-	}
-	await("after a restart", confirmed)
-	e.close()
-}

@@ -1,6 +1,7 @@
 package hybrid_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -163,4 +164,33 @@ func TestSteadyNodesShareARate(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Five processes are replaced one by one while Redis is away. Each new one takes its share anew, because it
+// cannot know what the old one has admitted: L · (nodes + restarts) / nodes.
+//
+// Fault 71: replaced processes get a share each, not a limit each.
+func TestProcessesReplacedWithoutRedis(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		o := hybrid.Options{ExpectedNodes: 5}
+		nodes := w.fleet(5, o)
+		for _, n := range nodes {
+			n.net.down()
+		}
+		over, cancel := context.WithCancel(bg)
+		cancel()
+		for _, old := range nodes {
+			net := new(network)
+			net.down()
+			time.Sleep(3 * time.Second)
+			wantMode(t, old.Limiter, hybrid.Degraded)
+			wantAdmitted(t, old.Limiter, "k", hundred, 200, 20)
+			_ = old.Shutdown(over)
+			n := w.node(o, net)
+			before := admitted(n.Limiter, "k", hundred, 200) // it does not know yet that Redis is away
+			time.Sleep(3 * time.Second)
+			wantMode(t, n.Limiter, hybrid.Degraded)
+			wantAdmitted(t, n.Limiter, "k", hundred, 200, 20-before)
+		}
+	})
 }

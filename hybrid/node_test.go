@@ -1,19 +1,12 @@
 package hybrid_test
 
 import (
-	"bytes"
-	"context"
 	"fmt"
-	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
@@ -94,63 +87,6 @@ func TestNodeNames(t *testing.T) {
 			t.Errorf("%v, %v", nodes, err)
 		}
 		_ = l.Close()
-	}
-}
-
-// lockedBuffer is a buffer that several goroutines write to.
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
-// Nobody has set a logger, and the password is wrong or missing: that is on the console, as an error
-// that says why, and once.
-//
-// Not parallel: it sets the default logger.
-func TestRealWrongPasswordIsHeard(t *testing.T) {
-	srv := redistest.Start(t, "--requirepass", "secret")
-	before := slog.Default()
-	defer slog.SetDefault(before)
-	for name, password := range map[string]string{"noauth": "", "wrongpass": "wrong"} {
-		var log lockedBuffer
-		logged := make(chan struct{}) // the logger is that of the time at which a line is written
-		l := newLimiter(t, client(t, func() *redis.Options {
-			o := clientOptions(srv.Addr())
-			o.Password = password
-			o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-				<-logged
-				return new(net.Dialer).DialContext(ctx, network, addr)
-			}
-			return o
-		}()), hybrid.Options{MaxBackoff: 100 * time.Millisecond})
-		slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
-		close(logged)
-		for range 3 {
-			if !l.Allow("key", longTen) {
-				t.Error("refused")
-			}
-		}
-		eventually(t, name+" is in the log", func() bool {
-			return strings.Contains(log.String(), "level=ERROR msg=\"rate limiter degraded\" reason="+name)
-		})
-		failures := l.Stats().Failures
-		eventually(t, "more probes have failed", func() bool { return l.Stats().Failures >= failures+3 })
-		if n := strings.Count(log.String(), "level=ERROR"); n != 1 {
-			t.Errorf("%d lines:\n%s", n, log.String())
-		}
-		_ = l.Shutdown(bg)
 	}
 }
 

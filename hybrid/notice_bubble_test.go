@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -399,6 +402,61 @@ func TestHearsAfterAnOutage(t *testing.T) {
 		}
 		if strings.Contains(log.text(), "deaf") {
 			t.Errorf("log:\n%s", log.text())
+		}
+	})
+}
+
+// Very many keys are used up at the same time. Redis delivers no more messages than the budget says, what is
+// kept back is counted, and all else goes on. Of the large fleet only two nodes are real; the others are only
+// listed, so that each message counts as many deliveries.
+//
+// Fault 92: very many keys are used up at once.
+func TestNoticesWithinTheBudget(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		const fleet, keys, perSecond = 200, 500, 20_000 / 200
+		nodes := w.fleet(2, hybrid.Options{})
+		a, b := nodes[0], nodes[1]
+		for i := range fleet - len(nodes) {
+			w.admin.ZAdd(bg, keyspace().NodesKey(), redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMicro()), Member: fmt.Sprint("listed-", i)})
+		}
+		id, err := w.admin.Get(bg, keyspace().ChannelKey()).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := w.admin.Subscribe(bg, keyspace().NoticeChannel(id))
+		var messages atomic.Int64
+		go func() {
+			for _, err := told.ReceiveMessage(bg); err == nil; _, err = told.ReceiveMessage(bg) {
+				messages.Add(1)
+			}
+		}()
+		defer told.Close()
+		time.Sleep(5 * time.Second)
+		if n := a.State().Nodes; n != fleet {
+			t.Fatalf("%d nodes", n)
+		}
+		once := limit.Must(limit.SlidingWindow("once", 1, time.Hour))
+		for i := range keys { // each is told by itself
+			if !a.Allow(fmt.Sprint(i), once) {
+				t.Errorf("%d is refused", i)
+			}
+			time.Sleep(2 * time.Millisecond)
+		}
+		// The seconds' worth of a burst, and of what has passed.
+		if got := messages.Load(); got > 2*perSecond+1 || got < perSecond {
+			t.Errorf("%d messages to %d nodes in a second", got, fleet)
+		}
+		time.Sleep(10 * time.Second)
+		if late := a.Stats().NoticesLate; late == 0 {
+			t.Error("no notice is counted as late")
+		}
+		if res := b.Take("0", once, 1); res.Allowed {
+			t.Errorf("%+v", res)
+		}
+		for i, n := range nodes {
+			if s := n.Stats(); s.StateChanges != 1 || n.State().Deaf != "" {
+				t.Errorf("node %d: %+v, %+v", i, n.State(), s)
+			}
 		}
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,32 +36,6 @@ func TestDeafForWantOfAPermission(t *testing.T) {
 		n.deliverEvent(Event{Kind: EventDeaf, Reason: "x", Err: err})
 		if !bytes.Contains(log.Bytes(), []byte(want)) || bytes.Contains(log.Bytes(), []byte(hint)) != (want == "level=ERROR") {
 			t.Errorf("%v: %q, want %s", err, log.Bytes(), want)
-		}
-	}
-}
-
-// What Redis answers to a client without a password says nothing to an operator: the line says what to
-// do. A failure that ends by itself has no such hint.
-func TestHintForOperators(t *testing.T) { synctest.Test(t, testHints) }
-
-func testHints(t *testing.T) {
-	for err, want := range map[refusal]string{
-		"ERR Protocol error: unauthenticated multibulk length": `hint="Redis refuses this program: it wants a password (Password in the client's options, or redis://:password@host:6379)"`,
-		"WRONGPASS x": `hint="Redis refuses this program: it does not know this user or password"`,
-		"NOPERM x":    "docs/redis.md",
-		"LOADING x":   "",
-	} {
-		var log bytes.Buffer
-		n := newNotifier(Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func() Stats { return Stats{} }, func() {})
-		_, reason := redisstore.Classify(err)
-		n.deliverState(State{Mode: Degraded, Reason: reason, Err: err})
-		if logged := log.Len() > 0; logged != (want != "") {
-			t.Errorf("%s: %t that it is logged at once", err, logged)
-		}
-		time.Sleep(brief)
-		n.logDue()
-		if text := log.String(); !strings.Contains(text, want) || strings.Contains(text, "hint=") != (want != "") || !strings.Contains(text, "fallback=") {
-			t.Errorf("%s: %s, want %s", err, text, want)
 		}
 	}
 }

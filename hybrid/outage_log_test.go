@@ -11,8 +11,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
 
 // noted is a notifier in a bubble, with what it has logged.
@@ -241,26 +239,6 @@ func TestEventThatLastsIsRepeated(t *testing.T) {
 		time.Sleep(time.Hour)
 		n.wantLines(t, "mended")
 	})
-}
-
-// The line about an outage says what a process admits by itself.
-func TestOutageLineSaysWhatIsAdmitted(t *testing.T) {
-	for _, c := range []struct {
-		policy Fallback
-		nodes  int
-		want   string
-	}{
-		{FairShare, 1, "this node admits the whole limit by itself, because it knows of no other: see ExpectedNodes"},
-		{FairShare, 4, "this node admits 1/4 of the limit by itself"},
-		{FullLimit, 4, "this node admits the whole limit by itself"},
-		{FailOpen, 4, "every check passes that is not larger than the limit"},
-		{FailClosed, 4, "every check is refused"},
-	} {
-		inNotifierBubble(t, Options{Fallback: c.policy}, func(t *testing.T, n *noted) {
-			n.changed(State{Mode: Degraded, Reason: "noauth", Nodes: c.nodes, Since: time.Now()})
-			n.wantLines(t, c.policy.String(), fmt.Sprintf(`fallback=%v effect="%s" hint="%s"`, c.policy, c.want, strings.ReplaceAll(redisstore.Refusal("noauth"), `"`, `\"`)))
-		})
-	}
 }
 
 // A duration in a log line, and in the text of figures, has two digits.

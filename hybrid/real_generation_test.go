@@ -8,7 +8,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -101,93 +100,5 @@ func TestRealResetOfAForeignKey(t *testing.T) {
 			settled(t, b)
 			wantUsed(t, admin, "k", rule, 0, a, b)
 		})
-	}
-}
-
-// Redis forgets a reset alone: it is killed, and what it had not written to disk is
-// that. The node that has made it says so before it books on what was cleared; whether
-// it had reported anything since or not.
-//
-// Fault 74: a reset stands after a small rollback.
-func TestRealResetIsRolledBack(t *testing.T) {
-	t.Parallel()
-	for _, rule := range generationRules {
-		for name, rest := range map[string]func(*testing.T, *hybrid.Limiter){
-			"at once": func(*testing.T, *hybrid.Limiter) {},
-			"later":   func(t *testing.T, l *hybrid.Limiter) { flush(t, l) },
-		} {
-			t.Run(rule.Algorithm().String()+" "+name, func(t *testing.T) {
-				t.Parallel()
-				srv := redistest.Start(t)
-				nodes := realFleet(t, srv.Addr(), 2, quick)
-				wantAdmitted(t, nodes[0], "k", rule, 40, 40)
-				flush(t, nodes[0])
-				wantAdmitted(t, nodes[1], "k", rule, 30, 30)
-				for _, l := range append(nodes, nodes...) {
-					flush(t, l)
-				}
-				admin := dial(t, srv.Addr())
-				if err := admin.Save(bg).Err(); err != nil {
-					t.Fatal(err)
-				}
-				if err := nodes[0].Reset(bg, "k", rule); err != nil {
-					t.Fatal(err)
-				}
-				rest(t, nodes[0])
-				srv.Kill()
-				wantAdmitted(t, nodes[0], "k", rule, 1, 1) // to be booked on what is there
-				if err := srv.Restart(); err != nil {
-					t.Fatal(err)
-				}
-				admin = dial(t, srv.Addr())
-				for _, l := range nodes {
-					settled(t, l)
-				}
-				wantUsed(t, admin, "k", rule, 1, nodes...)
-			})
-		}
-	}
-}
-
-// A node without a counter of the key sets it. Redis loses that before the node has
-// reported anything, or later.
-//
-// Fault 74: what was set stands after a loss.
-func TestRealSetIsLost(t *testing.T) {
-	t.Parallel()
-	fixed := limit.Must(limit.FixedWindow("generations", 100, 24*time.Hour))
-	for _, rule := range append([]*limit.Rule{fixed}, generationRules...) {
-		for name, lose := range map[string]func(*testing.T, *redistest.Server, *hybrid.Limiter){
-			"at once": func(t *testing.T, srv *redistest.Server, _ *hybrid.Limiter) {
-				flushAll(t, dial(t, srv.Addr()))
-			},
-			"later": func(t *testing.T, srv *redistest.Server, l *hybrid.Limiter) {
-				flush(t, l)
-				flushAll(t, dial(t, srv.Addr()))
-			},
-			"killed": func(t *testing.T, srv *redistest.Server, _ *hybrid.Limiter) {
-				srv.Kill()
-				if err := srv.Restart(); err != nil {
-					t.Fatal(err)
-				}
-			},
-		} {
-			t.Run(rule.Algorithm().String()+" "+name, func(t *testing.T) {
-				t.Parallel()
-				srv := redistest.Start(t)
-				l := realNode(t, srv.Addr(), quick)
-				if err := l.Set(bg, "k", rule, 80); err != nil {
-					t.Fatal(err)
-				}
-				lose(t, srv, l)
-				eventually(t, "told again", func() bool {
-					_ = l.Flush(bg) // fails while Redis is away
-					return usedIn(t, dial(t, srv.Addr()), "k", rule) == 80
-				})
-				if more := admitted(l, "k", rule, 100); more != 20 {
-					t.Errorf("%d more admitted, want 20", more)
-				}
-			})
-		}
 	}
 }

@@ -4,12 +4,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
@@ -96,61 +94,6 @@ func (c *crew) noticesArrive() {
 		eventually(c.t, "not deaf", func() bool { return l.State().Deaf == "" })
 		c.diary.note("node %d: %+v", i, l.State())
 	}
-}
-
-// Fault 91: notices after a fail-over by Sentinels.
-func TestRealNoticesAfterAFailover(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for a fail-over")
-	}
-	t.Parallel()
-	r := redistest.StartReplicaSet(t)
-	c := newCrew(t, hybrid.Options{}, failoverClients(r.SentinelAddrs(), 3)...)
-	c.noticesArrive()
-	r.Master.Kill()
-	eventually(t, "promoted", promoted(r.Replica))
-	eventually(t, "every node synced", allModes(c.nodes, hybrid.Synced))
-	c.noticesArrive()
-	listening(t, dial(t, r.Replica.Addr()), 3)
-}
-
-// The slot of the channel's key moves to another master while notices are told, then the master that
-// serves it dies.
-//
-// Fault 91: notices after resharding and after a fail-over in a Cluster.
-func TestRealNoticesInACluster(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for a cluster to form and to fail over")
-	}
-	t.Parallel()
-	k := redistest.StartCluster(t)
-	c := newCrew(t, patient, clusterClients(k, 3, time.Second)...)
-	c.noticesArrive()
-	ks, err := redisstore.NewKeyspace("", redisstore.DefaultShards)
-	if err != nil {
-		t.Fatal(err)
-	}
-	slot, err := k.Slot(ks.ChannelKey())
-	if err != nil {
-		t.Fatal(err)
-	}
-	was := home(t, k, ks.ChannelKey())
-	to := (was + 1) % len(k.Masters)
-	if err := k.Migrate(slot, k.Masters[to], nil); err != nil {
-		t.Fatal(err)
-	}
-	c.diary.note("moved")
-	c.noticesArrive()
-	for _, l := range c.nodes {
-		if s := l.State(); s.Mode != hybrid.Synced {
-			t.Errorf("after the slot has moved: %+v", s)
-		}
-	}
-	k.Masters[to].Kill()
-	c.diary.note("killed")
-	eventually(t, "promoted", promoted(k.Replicas[to]))
-	eventually(t, "every node synced", allModes(c.nodes, hybrid.Synced))
-	c.noticesArrive()
 }
 
 // A Ring has its keys on two servers, and the channel on one of them.

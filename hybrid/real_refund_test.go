@@ -5,59 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/limit"
 )
-
-// A refund is booked, and the reply is lost. Before it is sent again Redis loses the
-// ledger that would have known it: that alone, or everything, which another node then
-// restores. Nothing shows that it was booked, and it is not booked again.
-//
-// Fault 72: 7 of 10 units count, not 4.
-func TestRealRefundAndLostLedger(t *testing.T) {
-	t.Parallel()
-	for _, rule := range generationRules {
-		for name, lose := range map[string]func(testing.TB, *redis.Client, *hybrid.Limiter, *limit.Rule){
-			"the ledger": func(t testing.TB, admin *redis.Client, other *hybrid.Limiter, _ *limit.Rule) {
-				ledgers, err := admin.Keys(bg, "hl:1:*:node:*").Result()
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := admin.Del(bg, ledgers...).Err(); err != nil {
-					t.Fatal(err)
-				}
-			},
-			"everything": func(t testing.TB, admin *redis.Client, other *hybrid.Limiter, rule *limit.Rule) {
-				flushAll(t, admin)
-				wantUsed(t, admin, "k", rule, 7)
-			},
-		} {
-			t.Run(rule.Algorithm().String()+" "+name, func(t *testing.T) {
-				t.Parallel()
-				srv, p := proxied(t)
-				admin := dial(t, srv.Addr())
-				a, b := realNode(t, p.Addr(), quick), realNode(t, srv.Addr(), quick)
-				wantAdmitted(t, a, "k", rule, 10, 10)
-				flush(t, a)
-				p.CutReplies(1 << 20)
-				if got := a.Refund("k", rule, 3); got != 3 {
-					t.Fatalf("%d handed back", got)
-				}
-				wantUsed(t, admin, "k", rule, 7, b)
-				lose(t, admin, b, rule)
-				p.CutReplies(0)
-				eventually(t, "the loss is noticed", func() bool { return a.Stats().Losses > 0 })
-				settled(t, a)
-				wantUsed(t, admin, "k", rule, 7, a, b)
-				// A heartbeat may notice the loss before the refund is given up.
-				eventually(t, "the refund is given up", func() bool { return a.Stats().RefundsGivenUp == 1 })
-				wantUsed(t, admin, "k", rule, 7, a, b)
-			})
-		}
-	}
-}
 
 // The same with the very first flight of a node: what it hands back was set, and so was
 // not reported by any node. That Redis has no ledger says nothing then.

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
 	"github.com/hybridlimit/hybridlimit/remote"
 )
@@ -75,22 +74,4 @@ func TestRoomMadeByRemote(t *testing.T) {
 		// The default SyncInterval. The exchanges take no time here.
 		learnsOfRoom(t, n.Limiter, far, 100*time.Millisecond+20*time.Millisecond)
 	})
-}
-
-func TestRealRoomMadeByRemote(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	const timeout = 500 * time.Millisecond
-	n := realNode(t, srv.Addr(), hybrid.Options{CommandTimeout: timeout})
-	rdb := dial(t, srv.Addr())
-	far, err := remote.New(rdb, remote.Options{CommandTimeout: 5 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the node listens", func() bool {
-		names, err := rdb.PubSubChannels(bg, "*").Result()
-		return err == nil && len(names) == 2
-	})
-	// The default SyncInterval, two exchanges, and half a second for a busy machine.
-	learnsOfRoom(t, n, far, 100*time.Millisecond+2*timeout+500*time.Millisecond)
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -46,22 +45,6 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-func TestStateAsText(t *testing.T) {
-	for _, c := range []struct {
-		s    hybrid.State
-		want string
-	}{
-		{hybrid.State{Mode: hybrid.Synced, Nodes: 3}, "synced, 3 nodes"},
-		{hybrid.State{Mode: hybrid.Synced, Nodes: 3, Deaf: "noperm"}, "synced, 3 nodes, deaf (noperm)"},
-		{hybrid.State{Mode: hybrid.Resyncing, Reason: "redis answers again", Nodes: 3}, "resyncing (redis answers again), 3 nodes"},
-		{hybrid.State{Mode: hybrid.Degraded, Reason: "oom", Nodes: 1, Down: 64}, "degraded (oom, 64 shards), 1 nodes"},
-	} {
-		if got := c.s.String(); got != c.want {
-			t.Errorf("%q, want %q", got, c.want)
-		}
-	}
-}
-
 func TestStatsAsText(t *testing.T) {
 	s := hybrid.Stats{
 		Allowed: hybrid.Outcomes{Synced: 7, Local: 1}, Invalid: 2, PendingUnits: 3, Overshoot: -1, OldestPending: 1500 * time.Millisecond, Behind: 2 * time.Millisecond,
@@ -97,24 +80,4 @@ func TestStatsAsText(t *testing.T) {
 	if got, want := e.String(), `data-lost: gone, key "k\n": why`; got != want || hybrid.EventKind(99).String() != "event(99)" {
 		t.Errorf("%s, want %s", got, want)
 	}
-}
-
-// Each duration says its unit as JSON, and none is left out.
-func TestDurationsSayTheirUnit(t *testing.T) {
-	check := func(v any) {
-		text, err := json.Marshal(v)
-		var fields map[string]any
-		if err != nil || json.Unmarshal(text, &fields) != nil {
-			t.Fatalf("%s, %v", text, err)
-		}
-		for f := range reflect.TypeOf(v).Fields() {
-			_, bare := fields[f.Name]
-			_, seconds := fields[f.Name+"Seconds"]
-			if is := f.Type == reflect.TypeFor[time.Duration](); is == bare || is != seconds {
-				t.Errorf("%v.%s, a %v, is in %s", reflect.TypeOf(v), f.Name, f.Type, text)
-			}
-		}
-	}
-	check(hybrid.Stats{})
-	check(hybrid.Latency{})
 }

@@ -83,7 +83,9 @@ func TestWaitGivesUpItsClaim(t *testing.T) {
 }
 
 // What was set counts on the node that has set it, also if it did not know the
-// key before.
+// key before, and if Redis loses it at once or later.
+//
+// Fault 74: what was set stands after a loss.
 func TestSetOfAnUnknownKey(t *testing.T) {
 	inBubblesOfTens(t, func(t *testing.T, w *world, r *limit.Rule) {
 		n := w.synced(hybrid.Options{})
@@ -99,6 +101,15 @@ func TestSetOfAnUnknownKey(t *testing.T) {
 		flush(t, n.Limiter)
 		w.wantUsed("k", r, 10)
 		w.wantUsed("new", r, 7)
+		w.redis.FlushAll()
+		time.Sleep(5 * time.Second)
+		w.wantUsed("new", r, 7)
+		if err := n.Set(bg, "new", r, 4); err != nil {
+			t.Fatal(err)
+		}
+		w.redis.FlushAll()
+		time.Sleep(5 * time.Second)
+		w.wantUsed("new", r, 4)
 	})
 }
 
