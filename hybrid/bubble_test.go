@@ -166,12 +166,10 @@ func (c *gatedClock) release() {
 
 // skew lets Redis' clock run ahead of the bubble's by d, as after a failover
 // to a machine whose clock is off. To be called once.
-func (w *world) skew(d time.Duration) { w.skewOf(w.redis, d) }
-
-func (w *world) skewOf(redis *miniredis.Miniredis, d time.Duration) {
+func (w *world) skew(d time.Duration) {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	w.t.Cleanup(cancel)
-	set := func() { redis.SetTime(time.Now().Add(d)) }
+	set := func() { w.redis.SetTime(time.Now().Add(d)) }
 	set()
 	go func() {
 		for ctx.Err() == nil {

@@ -8,15 +8,11 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// dayFrom returns a quota of ten for a day that begins at this time, and the same for a process whose time
-// zone data say that it begins an hour earlier.
-func dayFrom(at time.Time) (rule, early *limit.Rule) {
+// dayFrom returns a quota of ten for a day that begins at this time.
+func dayFrom(at time.Time) *limit.Rule {
 	const day = 24 * 60 * 60
-	of := func(at time.Time) *limit.Rule {
-		zone := time.FixedZone("zone", day/2-int((at.Unix()+day/2)%day))
-		return limit.Must(limit.Quota("daily", 10, limit.Calendar{Unit: limit.Day, Zone: zone}))
-	}
-	return of(at), of(at.Add(-time.Hour))
+	zone := time.FixedZone("zone", day/2-int((at.Unix()+day/2)%day))
+	return limit.Must(limit.Quota("daily", 10, limit.Calendar{Unit: limit.Day, Zone: zone}))
 }
 
 // A fleet changes to the next period when Redis' clock does, whatever its own clocks show, also in an
@@ -27,7 +23,7 @@ func TestCalendarFleet(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		nodes := w.fleet(3, hybrid.Options{})
 		begins := time.Now().Truncate(time.Second).Add(20 * time.Second)
-		rule, _ := dayFrom(begins)
+		rule := dayFrom(begins)
 		fill := func(key string, want int) {
 			t.Helper()
 			admitted := 0
@@ -59,8 +55,7 @@ func TestCalendarFleet(t *testing.T) {
 		w.wantUsed("k", rule, 10)
 
 		begins = time.Now().Truncate(time.Second).Add(20 * time.Second)
-		rule, _ = dayFrom(begins)
-		rule = limit.Must(limit.Quota("in an outage", 9, rule.Calendar()))
+		rule = limit.Must(limit.Quota("in an outage", 9, dayFrom(begins).Calendar()))
 		fill("k", 9)
 		for _, n := range nodes {
 			n.net.down()
@@ -81,50 +76,6 @@ func TestCalendarFleet(t *testing.T) {
 		w.wantUsed("k", rule, 9)
 		for _, n := range nodes {
 			conserved(t, n.Limiter, true)
-		}
-	})
-}
-
-// For one node a period begins an hour before it does for another. In that hour both count in the same.
-//
-// Fault 105: a fleet whose time zone data differ.
-func TestCalendarsOfAFleetDiffer(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		nodes := w.fleet(2, hybrid.Options{})
-		late, early := dayFrom(time.Now().Add(time.Hour + 10*time.Second))
-		take := func(want int) {
-			t.Helper()
-			admitted := 0
-			for range 14 {
-				for i, r := range []*limit.Rule{late, early} {
-					if nodes[i].Allow("k", r) {
-						admitted++
-					}
-					time.Sleep(150 * time.Millisecond)
-				}
-			}
-			if admitted != want {
-				t.Errorf("%d admitted, want %d", admitted, want)
-			}
-		}
-		take(10)
-		time.Sleep(10 * time.Second)
-		if !nodes[1].Allow("k", early) { // it begins for one, and so for both
-			t.Error("the period does not begin")
-		}
-		time.Sleep(10 * time.Second)
-		take(9)
-		for range 3 {
-			time.Sleep(15 * time.Minute)
-			take(0)
-		}
-		time.Sleep(30 * time.Minute) // it has begun for both
-		take(0)
-		for i, n := range nodes {
-			conserved(t, n.Limiter, true)
-			if s := n.Stats(); s.Losses != 0 || s.ExpiredUnits != 0 {
-				t.Errorf("node %d: %+v", i, s)
-			}
 		}
 	})
 }

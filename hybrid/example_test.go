@@ -16,10 +16,7 @@ import (
 func ExampleLimiter_Allow() {
 	// Without a client the limiter shares nothing; with one, this is all the
 	// same. See ExampleNew.
-	lim, err := hybrid.New(nil, hybrid.Options{})
-	if err != nil {
-		panic(err)
-	}
+	lim := limit.Must(hybrid.New(nil, hybrid.Options{}))
 	defer lim.Close()
 
 	replies := limit.Must(limit.PerMinute("reply", 5))
@@ -39,10 +36,7 @@ func ExampleLimiter_Allow() {
 }
 
 func ExampleLimiter_Take() {
-	lim, err := hybrid.New(nil, hybrid.Options{})
-	if err != nil {
-		panic(err)
-	}
+	lim := limit.Must(hybrid.New(nil, hybrid.Options{}))
 	defer lim.Close()
 
 	// Holds 16, and leaks one every 2 s.
@@ -57,10 +51,7 @@ func ExampleLimiter_Take() {
 }
 
 func ExampleLimiter_Peek() {
-	lim, err := hybrid.New(nil, hybrid.Options{})
-	if err != nil {
-		panic(err)
-	}
+	lim := limit.Must(hybrid.New(nil, hybrid.Options{}))
 	defer lim.Close()
 
 	rule := limit.Must(limit.FixedWindow("mail", 100, 24*time.Hour))
@@ -73,10 +64,7 @@ func ExampleLimiter_Peek() {
 }
 
 func ExampleLimiter_CheckRule() {
-	lim, err := hybrid.New(nil, hybrid.Options{})
-	if err != nil {
-		panic(err)
-	}
+	lim := limit.Must(hybrid.New(nil, hybrid.Options{}))
 	defer lim.Close()
 
 	exact := limit.Must(limit.SlidingLog("login", 5, time.Minute))
@@ -129,10 +117,7 @@ func ExampleOptions() {
 
 // What is left is better than nothing: a batch job takes what it can get.
 func ExampleLimiter_TakeAtMost() {
-	lim, err := hybrid.New(nil, hybrid.Options{})
-	if err != nil {
-		panic(err)
-	}
+	lim := limit.Must(hybrid.New(nil, hybrid.Options{}))
 	defer lim.Close()
 
 	rows := limit.Must(limit.FixedWindow("rows", 1000, 24*time.Hour))
@@ -148,10 +133,7 @@ func ExampleLimiter_TakeAtMost() {
 
 // A call that did not happen does not count.
 func ExampleLimiter_Refund() {
-	lim, err := hybrid.New(nil, hybrid.Options{})
-	if err != nil {
-		panic(err)
-	}
+	lim := limit.Must(hybrid.New(nil, hybrid.Options{}))
 	defer lim.Close()
 
 	mails := limit.Must(limit.PerHour("mails", 100))
@@ -168,10 +150,7 @@ func ExampleLimiter_Refund() {
 // An operator frees somebody, on every node.
 func ExampleLimiter_Reset() {
 	ctx := context.Background()
-	lim, err := hybrid.New(nil, hybrid.Options{})
-	if err != nil {
-		panic(err)
-	}
+	lim := limit.Must(hybrid.New(nil, hybrid.Options{}))
 	defer lim.Shutdown(ctx)
 
 	logins := limit.Must(limit.PerHour("logins", 3))
@@ -191,10 +170,7 @@ func ExampleLimiter_Reset() {
 // The service that we call says how much of its own limit is used up.
 func ExampleLimiter_Set() {
 	ctx := context.Background()
-	lim, err := hybrid.New(nil, hybrid.Options{})
-	if err != nil {
-		panic(err)
-	}
+	lim := limit.Must(hybrid.New(nil, hybrid.Options{}))
 	defer lim.Shutdown(ctx)
 
 	upstream := limit.Must(limit.FixedWindow("upstream", 5000, time.Hour))
@@ -208,10 +184,7 @@ func ExampleLimiter_Set() {
 
 // One key of a user and an action: at most maxCount actions per period.
 func Example_compositeKey() {
-	lim, err := hybrid.New(nil, hybrid.Options{})
-	if err != nil {
-		panic(err)
-	}
+	lim := limit.Must(hybrid.New(nil, hybrid.Options{}))
 	defer lim.Close()
 
 	isActionAllowed := func(user, action string, period time.Duration, maxCount int64) bool {
@@ -232,10 +205,7 @@ func Example_compositeKey() {
 // Several limits of one caller, and one of the tenant, in one question: either
 // all of them are charged or none is.
 func ExampleLimiter_TakeAll() {
-	lim, err := hybrid.New(nil, hybrid.Options{})
-	if err != nil {
-		panic(err)
-	}
+	lim := limit.Must(hybrid.New(nil, hybrid.Options{}))
 	defer lim.Close()
 
 	perMinute := limit.Must(limit.FixedWindow("user, minute", 3, time.Minute))
@@ -259,10 +229,7 @@ func ExampleLimiter_TakeAll() {
 
 // Jobs that can wait are spread out instead of being refused.
 func ExampleLimiter_Wait() {
-	lim, err := hybrid.New(nil, hybrid.Options{})
-	if err != nil {
-		panic(err)
-	}
+	lim := limit.Must(hybrid.New(nil, hybrid.Options{}))
 	defer lim.Close()
 
 	uploads := limit.Must(limit.Funnel("uploads", 1, 50, time.Second)) // one every 20 ms
@@ -283,10 +250,7 @@ func ExampleLimiter_Wait() {
 
 // A caller who cannot wait here learns when to come back, with a place in the queue.
 func ExampleLimiter_Reserve() {
-	lim, err := hybrid.New(nil, hybrid.Options{})
-	if err != nil {
-		panic(err)
-	}
+	lim := limit.Must(hybrid.New(nil, hybrid.Options{}))
 	defer lim.Close()
 
 	reports := limit.Must(limit.Funnel("reports", 2, 6, time.Hour)) // one in ten minutes
@@ -303,10 +267,7 @@ func ExampleLimiter_Reserve() {
 
 // What a new limit would do, before it does it.
 func ExampleLimiter_Take_dryRun() {
-	lim, err := hybrid.New(nil, hybrid.Options{})
-	if err != nil {
-		panic(err)
-	}
+	lim := limit.Must(hybrid.New(nil, hybrid.Options{}))
 	defer lim.Close()
 
 	searches := limit.Must(limit.PerMinute("searches", 2)).DryRun()
@@ -357,10 +318,7 @@ func ExampleLimiter_Preload() {
 // A plan per customer: the rule is chosen with each call. Rules of one name
 // continue one counter, so that who changes plan keeps what was used.
 func Example_plans() {
-	lim, err := hybrid.New(nil, hybrid.Options{})
-	if err != nil {
-		panic(err)
-	}
+	lim := limit.Must(hybrid.New(nil, hybrid.Options{}))
 	defer lim.Close()
 
 	plans := map[string]*limit.Rule{

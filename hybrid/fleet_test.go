@@ -110,25 +110,6 @@ func TestFallbackPolicies(t *testing.T) {
 	}
 }
 
-// A share below one unit: each node still admits one per period.
-func TestFairShareOfASmallLimit(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		rule := limit.Must(limit.SlidingWindow("two", 2, 10*time.Second))
-		nodes := w.fleet(5, hybrid.Options{})
-		for _, n := range nodes {
-			n.net.down()
-		}
-		time.Sleep(3 * time.Second)
-		for _, n := range nodes {
-			wantAdmitted(t, n.Limiter, "k", rule, 10, 1)
-		}
-		time.Sleep(12 * time.Second)
-		for _, n := range nodes {
-			wantAdmitted(t, n.Limiter, "k", rule, 10, 1)
-		}
-	})
-}
-
 // Nodes that come back one by one keep counting each other: the first one
 // must not take itself for the only one.
 func TestShareSurvivesASecondOutage(t *testing.T) {

@@ -1,7 +1,6 @@
 package hybrid_test
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -306,72 +305,6 @@ func TestHandedBackOnce(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Two nodes fill a bucket at the same moment, so that it is above its limit. That is no reservation: what
-// is handed back counts no longer.
-//
-// Fault 107: a bucket above its limit.
-func TestHandedBackAboveTheLimit(t *testing.T) {
-	rule := fives[0]
-	inBubble(t, func(t *testing.T, w *world) {
-		nodes := w.fleet(2, unhurried)
-		ample := limit.Must(limit.Funnel("bucket", 80, 1, 10_000*time.Hour))
-		for _, n := range nodes {
-			n.net.set(func(n *network) { n.lag = 10 * time.Millisecond })
-			wantAdmitted(t, n.Limiter, "k", rule, 5, 5)
-		}
-		for _, n := range nodes {
-			flush(t, n.Limiter)
-		}
-		for i, n := range nodes { // only the second knows of the units of the first
-			w.wantUsed("k", ample, int64(10-3*i))
-			if back := n.Refund("k", rule, 3); back != 3 {
-				t.Errorf("%d of 3 units given back", back)
-			}
-			flush(t, n.Limiter)
-		}
-		w.wantUsed("k", ample, 4)
-		time.Sleep(200 * time.Millisecond) // the first hears of it
-		for _, n := range nodes {
-			if s := n.Stats(); s.UnreturnedUnits != 0 || s.Overshoot == 0 {
-				t.Errorf("%d units not given back, overshoot %d", s.UnreturnedUnits, s.Overshoot)
-			}
-		}
-		if res, err := nodes[0].TakeExact(bg, "k", rule, 1); err != nil || !res.Allowed {
-			t.Errorf("%+v, %v", res, err)
-		}
-	})
-}
-
-// A refused call that waits for a report ends with its context, and in an outage.
-func TestHandedBackInAnOutage(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		rule := fives[2]
-		n := w.synced(hybrid.Options{})
-		for range 5 {
-			exact(t, n.Limiter, "k", rule)
-		}
-		flush(t, n.Limiter)
-		n.net.set(func(n *network) { n.swallow = true })
-		n.Refund("k", rule, 1)
-		began := time.Now()
-		ctx, cancel := context.WithTimeout(bg, 50*time.Millisecond)
-		defer cancel()
-		if res, err := n.TakeExact(ctx, "k", rule, 1); err == nil || res.Allowed {
-			t.Errorf("%+v, %v", res, err)
-		}
-		if d := time.Since(began); d > 51*time.Millisecond {
-			t.Errorf("waited %v", d)
-		}
-		n.net.up()
-		n.net.sever()
-		time.Sleep(10 * time.Second)
-		if !exact(t, n.Limiter, "k", rule) {
-			t.Error("the unit that was handed back is refused after the outage")
-		}
-		w.wantUsed("k", rule, 5)
-	})
 }
 
 // A key that must leave memory before its refund is reported: Redis goes on counting the unit, and a figure says

@@ -2,6 +2,7 @@ package hybrid_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -146,10 +147,14 @@ func TestNoticeOfAnotherRule(t *testing.T) {
 //
 // Fault 90: a key that was used up is reset, set, or refunded.
 func TestNoticeOfRoom(t *testing.T) {
-	ways := map[string]func(a *node, rule *limit.Rule) error{
-		"reset": func(a *node, rule *limit.Rule) error { return a.Reset(bg, "k", rule) },
-		"set":   func(a *node, rule *limit.Rule) error { return a.Set(bg, "k", rule, 3) },
-		"refund": func(a *node, rule *limit.Rule) error {
+	ways := map[string]func(w *world, a *node, rule *limit.Rule) error{
+		"reset": func(_ *world, a *node, rule *limit.Rule) error { return a.Reset(bg, "k", rule) },
+		"reset by a new node, which ends": func(w *world, _ *node, rule *limit.Rule) error {
+			n := w.node(hybrid.Options{}, nil) // it does not know the channel yet
+			return errors.Join(n.Reset(bg, "k", rule), n.Shutdown(bg))
+		},
+		"set": func(_ *world, a *node, rule *limit.Rule) error { return a.Set(bg, "k", rule, 3) },
+		"refund": func(_ *world, a *node, rule *limit.Rule) error {
 			if got := a.Refund("k", rule, 2); got != 2 {
 				return fmt.Errorf("%d units are refunded", got)
 			}
@@ -174,7 +179,7 @@ func TestNoticeOfRoom(t *testing.T) {
 					if ask(3 * time.Second) { // so that b knows it from Redis as well
 						t.Fatal("admitted")
 					}
-					if err := way(a, rule); err != nil {
+					if err := way(w, a, rule); err != nil {
 						t.Fatal(err)
 					}
 					// A refund waits for the next collection at a. b asks for the key at its own

@@ -40,50 +40,6 @@ func TestDeafForWantOfAPermission(t *testing.T) {
 	}
 }
 
-// A line that was put off is overtaken by a later state while a hook takes its time: then
-// nothing is logged in its place, and no state twice.
-func TestLineThatWasPutOffIsOvertaken(t *testing.T) {
-	for range 50 { // which of the two is seen first is left to chance
-		synctest.Test(t, func(t *testing.T) {
-			var log bytes.Buffer
-			hook := make(chan struct{}, logBurst+3)
-			n := newNotifier(Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), OnStateChange: func(State) { <-hook }},
-				func() Stats { return Stats{} }, func() {})
-			go func() {
-				defer func() {
-					if r := recover(); r != nil {
-						t.Errorf("the notifier has crashed: %v", r)
-					}
-				}()
-				n.run()
-			}()
-			mode := Degraded
-			change := func() {
-				n.changed(State{Mode: mode})
-				mode = Degraded + Synced - mode
-			}
-			for range logBurst + 1 {
-				hook <- struct{}{}
-				change()
-				time.Sleep(brief) // an outage is logged only then
-				synctest.Wait()
-			}
-			change() // its hook does not return before the line is due, and there is another change
-			synctest.Wait()
-			time.Sleep(2 * logEvery)
-			change()
-			hook <- struct{}{}
-			hook <- struct{}{}
-			time.Sleep(2 * logEvery)
-			n.stop()
-			synctest.Wait()
-			if lines := bytes.Count(log.Bytes(), []byte("\n")); lines < logBurst+1 || lines > logBurst+2 {
-				t.Errorf("%d lines, want %d, and perhaps the one that was put off:\n%s", lines, logBurst+1, &log)
-			}
-		})
-	}
-}
-
 // Without a logger the default one of slog gets what somebody has to know: warnings, errors and the
 // end of an outage, and not that all is well. It may be set after the limiter was made.
 func TestDefaultLogger(t *testing.T) { synctest.Test(t, testDefaultLogger) }

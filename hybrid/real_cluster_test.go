@@ -218,42 +218,6 @@ func (c *crew) partlyDown(i int) {
 	}
 }
 
-// A master of a cluster falls silent: its connections stay open, and nobody
-// answers. Every call that asks it as well lasts until its deadline; what the
-// others say counts all the same, also while they still get the
-// scripts. On a busy machine some of their answers are late, but not many.
-//
-// Fault 16: SIGSTOP of a master of a cluster, SIGCONT after the fail-over.
-// Fault 18: what a silent master of a cluster leaves untouched.
-func TestRealClusterMasterFrozen(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for a cluster to form and to fail over")
-	}
-	t.Parallel()
-	k := redistest.StartCluster(t)
-	c := newCrew(t, hybrid.Options{}, clusterClients(k, 3, 200*time.Millisecond)...)
-	victim := home(t, k, nodesKey())
-	shared := names("shared-", 10)
-	wrong := c.unaffected(k, victim, shared)
-	c.load(shared...)
-	eventually(t, "load", func() bool { return c.all.sum() > 1000 })
-	k.Masters[victim].FreezeOrSkip(t)
-	c.diary.note("frozen")
-	c.degraded()
-	c.recovered(promoted(k.Replicas[victim]))
-	if err := k.Masters[victim].Thaw(); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "demoted", func() bool { return k.Masters[victim].Role() == "slave" })
-	eventually(t, "every node synced", allModes(c.nodes, hybrid.Synced))
-	c.halt()
-	c.flush()
-	if n := wrong.Load(); n > c.all.sum()/5 {
-		t.Errorf("%d checks of keys on the other masters were decided by the fallback", n)
-	}
-	c.agreeInCluster(k)
-}
-
 // agreeInCluster is agree for those that are masters now.
 func (c *crew) agreeInCluster(k *redistest.Cluster) {
 	c.t.Helper()

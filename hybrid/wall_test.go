@@ -30,10 +30,7 @@ func (c *wallClock) jump(d time.Duration) {
 }
 
 // quotaIn returns a quota of ten for a day that ends after d.
-func quotaIn(d time.Duration) *limit.Rule {
-	rule, _ := dayFrom(time.Now().Add(d))
-	return rule
-}
+func quotaIn(d time.Duration) *limit.Rule { return dayFrom(time.Now().Add(d)) }
 
 // Without Redis a day begins at midnight by the wall clock, which is set after the start.
 //
