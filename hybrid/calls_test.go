@@ -77,37 +77,6 @@ func TestResetSurvivesALoss(t *testing.T) {
 	})
 }
 
-// What somebody outside says is what counts, for everybody.
-func TestSetFromOutside(t *testing.T) {
-	inBubblesOfTens(t, func(t *testing.T, w *world, r *limit.Rule) {
-		nodes := w.fleet(2, hybrid.Options{})
-		for _, n := range nodes {
-			wantAdmitted(t, n.Limiter, "k", r, 2, 2)
-		}
-		time.Sleep(time.Second)
-		for _, used := range []int64{8, 3, 10, 12, 0} {
-			if err := nodes[0].Set(bg, "k", r, used); err != nil {
-				t.Fatal(err)
-			}
-			w.wantUsed("k", r, min(used, 10))
-			for _, n := range nodes {
-				n.Flush(bg)
-				if left := n.Peek("k", r).Remaining; left != max(10-used, 0) {
-					t.Errorf("set to %d: %d remain", used, left)
-				}
-			}
-		}
-		if err := nodes[0].Set(bg, "new", r, 4); err != nil {
-			t.Fatal(err)
-		}
-		nodes[1].Allow("new", r)
-		time.Sleep(time.Second)
-		if left := nodes[1].Peek("new", r).Remaining; left != 5 {
-			t.Errorf("a key that nobody had used: %d remain", left)
-		}
-	})
-}
-
 // Units come back once, whether or not they had been reported to Redis, and however
 // often the report is sent.
 func TestRefundOnce(t *testing.T) {
@@ -181,30 +150,38 @@ func TestRefundOfAFadedBucket(t *testing.T) {
 // In an outage units come back at the multiplier that they had, and Redis learns of
 // it afterwards.
 func TestRefundInAnOutage(t *testing.T) {
-	inBubblesOfTens(t, func(t *testing.T, w *world, r *limit.Rule) {
-		nodes := w.fleet(2, hybrid.Options{})
-		n := nodes[0]
-		wantAdmitted(t, n.Limiter, "k", r, 2, 2)
-		time.Sleep(time.Second)
-		n.net.down()
-		time.Sleep(3 * time.Second)
-		wantMode(t, n.Limiter, hybrid.Degraded)
-		wantAdmitted(t, n.Limiter, "k", r, 10, 4) // (10 - 2) / 2
-		if back := n.Refund("k", r, 3); back != 3 {
-			t.Errorf("%d handed back", back)
-		}
-		wantAdmitted(t, n.Limiter, "k", r, 10, 3)
-		if back := n.Refund("k", r, 100); back > 6 {
-			t.Errorf("%d handed back of 6", back)
-		}
-		n.net.up()
-		time.Sleep(5 * time.Second)
-		wantMode(t, n.Limiter, hybrid.Synced)
-		if used := w.used("k", r); used > 1 {
-			t.Errorf("Redis counts %d units, all were handed back", used)
-		}
-		conserved(t, n.Limiter, true)
-	})
+	for _, lost := range []bool{false, true} {
+		inBubblesOfTens(t, func(t *testing.T, w *world, r *limit.Rule) {
+			nodes := w.fleet(2, hybrid.Options{})
+			n := nodes[0]
+			wantAdmitted(t, n.Limiter, "k", r, 2, 2)
+			time.Sleep(time.Second)
+			n.net.down()
+			time.Sleep(3 * time.Second)
+			wantMode(t, n.Limiter, hybrid.Degraded)
+			wantAdmitted(t, n.Limiter, "k", r, 10, 4) // (10 - 2) / 2
+			if back := n.Refund("k", r, 3); back != 3 {
+				t.Errorf("%d handed back", back)
+			}
+			wantAdmitted(t, n.Limiter, "k", r, 10, 3)
+			if back := n.Refund("k", r, 100); back > 6 {
+				t.Errorf("%d handed back of 6", back)
+			}
+			if lost { // a refund that certainly was not booked is not given up
+				w.redis.FlushAll()
+			}
+			n.net.up()
+			time.Sleep(5 * time.Second)
+			wantMode(t, n.Limiter, hybrid.Synced)
+			if used := w.used("k", r); used > 1 {
+				t.Errorf("Redis counts %d units, all were handed back", used)
+			}
+			conserved(t, n.Limiter, true)
+			if s := n.Stats(); s.RefundsGivenUp != 0 {
+				t.Errorf("%d refunds given up", s.RefundsGivenUp)
+			}
+		})
+	}
 }
 
 func TestTakeAtMost(t *testing.T) {
@@ -304,23 +281,6 @@ func TestCallsThatCannotBeMade(t *testing.T) {
 		n.Refund("k", longTen, 1)
 		n.TakeAtMost("k", longTen, 1)
 	})
-}
-
-// Without Redis the calls are those of package local.
-func TestCallsWithoutRedis(t *testing.T) {
-	l := newLimiter(t, nil, hybrid.Options{})
-	if granted, _ := l.TakeAtMost("k", longTen, 12); granted != 10 {
-		t.Errorf("%d granted", granted)
-	}
-	if back := l.Refund("k", longTen, 4); back != 4 || l.Peek("k", longTen).Remaining != 4 {
-		t.Errorf("%d handed back, %+v", back, l.Peek("k", longTen))
-	}
-	if err := l.Set(bg, "k", longTen, 3); err != nil || l.Peek("k", longTen).Remaining != 7 {
-		t.Errorf("%v, %+v", err, l.Peek("k", longTen))
-	}
-	if err := l.Reset(bg, "k", longTen); err != nil || l.Peek("k", longTen).Remaining != 10 {
-		t.Errorf("%v, %+v", err, l.Peek("k", longTen))
-	}
 }
 
 // All calls at once, from many goroutines: the race detector looks on, and the

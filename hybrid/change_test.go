@@ -102,48 +102,6 @@ func TestRaisedLimitInAnOutage(t *testing.T) {
 	}
 }
 
-// A rolling deployment: some nodes have the old shape of a rule, some the new
-// one. They count together, and none takes the other's way of dividing time
-// for a loss, which it would repair by counting units again.
-//
-// Fault 47: two shapes of a rule count together.
-func TestTwoShapesOfOneRule(t *testing.T) {
-	for _, shapes := range [][2]*limit.Rule{
-		{limit.Must(limit.SlidingWindow("r", 100, time.Hour)), limit.Must(limit.SlidingWindow("r", 100, 2*time.Hour))},
-		{limit.Must(limit.SlidingWindowBuckets("r", 100, time.Minute, 1)), limit.Must(limit.SlidingWindowBuckets("r", 100, time.Minute, 60))},
-		{limit.Must(limit.SlidingWindowBuckets("r", 100, time.Minute, 10)), limit.Must(limit.SlidingWindowBuckets("r", 100, time.Minute, 11))},
-		{limit.Must(limit.Funnel("r", 100, 7, time.Hour)), limit.Must(limit.Funnel("r", 100, 7, time.Hour+time.Second))},
-	} {
-		t.Run(fmt.Sprint(shapes[0].Algorithm(), shapes[0].Buckets(), shapes[1].Buckets()), func(t *testing.T) {
-			inBubble(t, func(t *testing.T, w *world) {
-				nodes := []*node{w.synced(hybrid.Options{}), w.synced(hybrid.Options{})}
-				for range 10 {
-					for i, n := range nodes {
-						n.Allow("k", shapes[i])
-						time.Sleep(300 * time.Millisecond)
-					}
-				}
-				for range 100 {
-					for i, n := range nodes {
-						n.AllowN("k", shapes[i], 101) // asks, and learns it
-					}
-					time.Sleep(100 * time.Millisecond)
-				}
-				for i := range nodes {
-					if used := w.used("k", shapes[i]); used < 19 || used > 21 {
-						t.Errorf("shape %d: Redis counts %d units, admitted were 20", i, used)
-					}
-				}
-				for _, n := range nodes {
-					if s := n.Stats(); s.RolledBackKeys > 5 || s.Batches > 400 {
-						t.Errorf("the nodes fight: %+v", s)
-					}
-				}
-			})
-		})
-	}
-}
-
 // Redis' clock jumps (another machine has taken over). It alone decides when a
 // window ends: what was used stays used until then, and no longer. A leaky bucket is
 // kept as an instant of Redis' time as well; when that goes back it drains that

@@ -9,29 +9,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// The clock of the checks stands still, or goes back: reports and heartbeats
-// go on, and no key gets a second limit.
-//
-// Fault 35: no second limit, and the reconciler goes on.
-func TestClockStandsOrGoesBack(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		rule := limit.Must(limit.Funnel("f", 10, 10, 10*time.Second))
-		now := clock.NewManual(time.Now())
-		n := w.synced(hybrid.Options{Clock: now})
-		wantAdmitted(t, n.Limiter, "k", rule, 20, 10)
-		time.Sleep(500 * time.Millisecond)
-		conserved(t, n.Limiter, true)
-		now.Advance(-time.Hour)
-		wantAdmitted(t, n.Limiter, "k", rule, 20, 0)
-		time.Sleep(500 * time.Millisecond)
-		now.Advance(time.Hour)
-		time.Sleep(5 * time.Second)
-		if s := n.State(); s.Mode != hybrid.Synced || n.Stats().Heartbeats < 5 {
-			t.Errorf("%v, %d heartbeats", s, n.Stats().Heartbeats)
-		}
-	})
-}
-
 // The machine sleeps for half an hour: its clocks stand still (suspended), or jump by
 // as much when it wakes. Redis has gone on.
 //

@@ -49,49 +49,34 @@ func TestWithContextIsLikeRemote(t *testing.T) {
 	rule, ctx := limit.Must(limit.FixedWindow("r", 10, 24*time.Hour)), t.Context()
 	other := limit.Must(limit.FixedWindow("r", 10, time.Hour)) // of the same name
 	for name, l := range map[string]withContext{"remote": r, "hybrid": limit.WithContext(h)} {
-		if err := l.Set(ctx, name, rule, 3); err != nil {
-			t.Errorf("%s: Set: %v", name, err)
+		var errs [6]error
+		err := l.Set(ctx, name, rule, 3)
+		res, err0 := l.Take(ctx, name, rule, 2)
+		v, err1 := l.TakeAll(ctx, limit.Check{Key: name, Rule: rule}, limit.Check{Key: name + "2", Rule: rule, N: 10})
+		back, err2 := l.Refund(ctx, name, rule, 2)
+		charged, err3 := l.Charge(ctx, name, rule, 1)
+		peek, err4 := l.Peek(ctx, name, rule)
+		if err := errors.Join(err, err0, err1, err2, err3, err4, l.WaitN(ctx, name, rule, 1)); err != nil ||
+			!res.Allowed || res.Remaining != 5 || !v.Allowed || v.By != 1 || back != 2 || charged != 1 || peek.Remaining != 5 {
+			t.Errorf("%s: %v, Take: %+v, TakeAll: %+v, Refund: %d, Charge: %d, Peek: %+v", name, err, res, v, back, charged, peek)
 		}
-		if res, err := l.Take(ctx, name, rule, 2); err != nil || !res.Allowed || res.Remaining != 5 {
-			t.Errorf("%s: Take: %+v, %v", name, res, err)
-		}
-		if v, err := l.TakeAll(ctx, limit.Check{Key: name, Rule: rule}, limit.Check{Key: name + "2", Rule: rule, N: 10}); err != nil || !v.Allowed || v.By != 1 {
-			t.Errorf("%s: TakeAll: %+v, %v", name, v, err)
-		}
-		if back, err := l.Refund(ctx, name, rule, 2); err != nil || back != 2 {
-			t.Errorf("%s: Refund: %d, %v", name, back, err)
-		}
-		if n, err := l.Charge(ctx, name, rule, 1); err != nil || n != 1 {
-			t.Errorf("%s: Charge: %d, %v", name, n, err)
-		}
-		if res, err := l.Peek(ctx, name, rule); err != nil || res.Remaining != 5 {
-			t.Errorf("%s: Peek: %+v, %v", name, res, err)
-		}
-		if err := l.WaitN(ctx, name, rule, 1); err != nil {
-			t.Errorf("%s: WaitN: %v", name, err)
-		}
-		wrong := map[string]error{}
-		_, wrong["Take -1"] = l.Take(ctx, name, rule, -1)
-		_, wrong["TakeAll -1"] = l.TakeAll(ctx, limit.Check{Key: name, Rule: rule, N: -1})
-		_, wrong["Refund -1"] = l.Refund(ctx, name, rule, -1)
-		_, wrong["Charge -1"] = l.Charge(ctx, name, rule, -1)
-		wrong["Set -1"], wrong["WaitN -1"] = l.Set(ctx, name, rule, -1), l.WaitN(ctx, name, rule, -1)
-		for what, err := range wrong {
-			if !errors.Is(err, limit.ErrInvalidN) {
-				t.Errorf("%s: %s: %v", name, what, err)
+		for want, q := range map[error]struct {
+			rule *limit.Rule
+			n    int64
+		}{limit.ErrInvalidN: {rule, -1}, limit.ErrNilRule: {nil, 1}} {
+			_, errs[0] = l.Take(ctx, name, q.rule, q.n)
+			_, errs[1] = l.TakeAll(ctx, limit.Check{Key: name, Rule: q.rule, N: q.n})
+			_, errs[2] = l.Refund(ctx, name, q.rule, q.n)
+			_, errs[3] = l.Charge(ctx, name, q.rule, q.n)
+			errs[4], errs[5] = l.Set(ctx, name, q.rule, q.n), l.WaitN(ctx, name, q.rule, q.n)
+			for i, err := range errs {
+				if !errors.Is(err, want) {
+					t.Errorf("%s: call %d: %v, want %v", name, i, err, want)
+				}
 			}
 		}
-		clear(wrong)
-		_, wrong["Take"] = l.Take(ctx, name, nil, 1)
-		_, wrong["TakeAll"] = l.TakeAll(ctx, limit.Check{Key: name})
-		_, wrong["Peek"] = l.Peek(ctx, name, nil)
-		_, wrong["Refund"] = l.Refund(ctx, name, nil, 1)
-		_, wrong["Charge"] = l.Charge(ctx, name, nil, 1)
-		wrong["Set"], wrong["WaitN"] = l.Set(ctx, name, nil, 1), l.WaitN(ctx, name, nil, 1)
-		for what, err := range wrong {
-			if !errors.Is(err, limit.ErrNilRule) {
-				t.Errorf("%s: %s without a rule: %v", name, what, err)
-			}
+		if _, err := l.Peek(ctx, name, nil); !errors.Is(err, limit.ErrNilRule) {
+			t.Errorf("%s: Peek without a rule: %v", name, err)
 		}
 		if v, err := l.TakeAll(ctx, limit.Check{Key: name, Rule: rule}, limit.Check{Key: name, Rule: other}); !errors.Is(err, limit.ErrUnsupported) || v.Allowed {
 			t.Errorf("%s: two rules of one counter: %+v, %v", name, v, err)

@@ -258,6 +258,7 @@ func TestOnEventIsForeign(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		var l atomic.Pointer[hybrid.Limiter]
 		var inside, calls atomic.Int32
+		var seen changes
 		enter := func() {
 			if inside.Add(1) > 1 {
 				t.Error("two calls at a time")
@@ -273,7 +274,7 @@ func TestOnEventIsForeign(t *testing.T) {
 			panic("a hook of the user")
 		}
 		n := w.synced(hybrid.Options{
-			OnStateChange: func(hybrid.State) { enter() },
+			OnStateChange: func(s hybrid.State) { seen.add(s); enter() },
 			OnEvent: func(e hybrid.Event) {
 				if e.Kind == hybrid.EventClient { // of the test's own
 					return
@@ -295,6 +296,18 @@ func TestOnEventIsForeign(t *testing.T) {
 		n.Allow("k", longTen)
 		time.Sleep(2 * time.Second)
 		w.wantUsed("k", longTen, 2)
+		want := []hybrid.Mode{hybrid.Synced}
+		for range 3 {
+			want = append(want, hybrid.Degraded, hybrid.Resyncing, hybrid.Synced)
+		}
+		if got := seen.modes(); !slices.Equal(got, want) {
+			t.Errorf("told of %v, want %v", got, want)
+		}
+		for i, s := range seen.seen {
+			if i > 0 && s.Since.Before(seen.seen[i-1].Since) || (s.Reason == "") != (s.Mode == hybrid.Synced) {
+				t.Errorf("change %d: %v, %q", i, s, s.Reason)
+			}
+		}
 		if c := calls.Load(); c != 2+10 || n.Stats().HookPanics != 12 { // two mistakes, and ten changes
 			t.Errorf("%d calls, %d panics counted, want 12", c, n.Stats().HookPanics)
 		}

@@ -15,7 +15,6 @@ func TestExplanationInWords(t *testing.T) {
 	full := limit.Result{Limit: 5, RetryAfter: time.Second, Source: limit.SourceSynced}
 	from := func(res limit.Result, s limit.Source) limit.Result { res.Source = s; return res }
 	some := limit.Result{Allowed: true, Limit: 5, Remaining: 3, Source: limit.SourceSynced}
-	one := limit.Result{Allowed: true, Limit: 5, Remaining: 1, Source: limit.SourceSynced}
 	away := hybrid.State{Mode: hybrid.Degraded, Nodes: 3}
 	for name, c := range map[string]struct {
 		e    hybrid.Explanation
@@ -28,7 +27,6 @@ func TestExplanationInWords(t *testing.T) {
 		"dry run":     {hybrid.Explanation{Rule: hundred, Result: limit.Result{Allowed: true, WouldRefuse: true, Limit: 5}}, "The rule is a dry run: it would refuse, and lets the check pass."},
 		"quarantined": {hybrid.Explanation{Rule: hundred, Result: full, Quarantined: true, Fallback: hybrid.FailOpen}, "Redis cannot use this key, because another program has written to it. The fallback fail-open decides."},
 		"left":        {hybrid.Explanation{Rule: hundred, Result: some, InMemory: true}, "3 of 5 are left."},
-		"one left":    {hybrid.Explanation{Rule: hundred, Result: one, InMemory: true}, "1 of 5 is left."},
 		"used up in Redis": {hybrid.Explanation{Rule: hundred, Result: some, InMemory: true, Redis: &hybrid.Stored{Used: 5, Result: full}},
 			"The limit is used up in Redis, and this node has not heard of it yet: it would admit a check."},
 		"used up in Redis, exact": {hybrid.Explanation{Rule: hundred.Exact(), Result: some, InMemory: true, Redis: &hybrid.Stored{Used: 5, Result: full}},
@@ -39,20 +37,16 @@ func TestExplanationInWords(t *testing.T) {
 		"full, local":         {hybrid.Explanation{Rule: hundred, Result: from(full, limit.SourceLocal), InMemory: true}, "The limit of 5 is used up in this process, which shares it with no other."},
 		"full": {hybrid.Explanation{Rule: hundred, Result: full, InMemory: true, Known: 4, Pending: 1, Answered: at},
 			"The limit of 5 is used up: 4 units counted when Redis last answered, at 12:04:05 UTC, and 1 more was admitted here."},
-		"full, one": {hybrid.Explanation{Rule: hundred, Result: full, InMemory: true, Known: 1, Pending: 4, Answered: at},
+		"full, one unit": {hybrid.Explanation{Rule: hundred, Result: full, InMemory: true, Known: 1, Pending: 4, Answered: at},
 			"The limit of 5 is used up: 1 unit counted when Redis last answered, at 12:04:05 UTC, and 4 more were admitted here."},
 		"full, unknown": {hybrid.Explanation{Rule: hundred, Result: from(full, limit.SourceUnsynced), InMemory: true, Pending: 5},
 			"The limit of 5 is used up: 5 units were admitted here of which Redis does not know."},
-		"full, one unknown": {hybrid.Explanation{Rule: hundred, Result: from(full, limit.SourceUnsynced), InMemory: true, Pending: 1},
-			"The limit of 5 is used up: 1 unit was admitted here of which Redis does not know."},
 		"notice": {hybrid.Explanation{Rule: hundred, Result: from(full, limit.SourceNotice), InMemory: true, NoticeUntil: at},
 			"Another node has announced that the key is used up, until 12:04:05 UTC."},
 		"fair share": {hybrid.Explanation{Rule: hundred, Result: from(full, limit.SourceDegraded), InMemory: true, State: away, Pending: 2},
 			"Redis is away, and the fallback fair-share decides: this node admits 1/3 of the limit by itself. That is used up: 2 units were admitted here of which Redis does not know."},
 		"fair share, left": {hybrid.Explanation{Rule: hundred, Result: from(some, limit.SourceDegraded), State: hybrid.State{Mode: hybrid.Degraded}},
 			"Redis is away, and the fallback fair-share decides: this node admits the whole limit by itself. 3 are left."},
-		"fair share, one left": {hybrid.Explanation{Rule: hundred, Result: from(one, limit.SourceDegraded), State: away},
-			"Redis is away, and the fallback fair-share decides: this node admits 1/3 of the limit by itself. 1 is left."},
 		"full limit": {hybrid.Explanation{Rule: hundred, Result: from(some, limit.SourceDegraded), State: away, Fallback: hybrid.FullLimit},
 			"Redis is away, and the fallback full-limit decides: this node admits the whole limit by itself. 3 are left."},
 		"fail open": {hybrid.Explanation{Rule: hundred, Result: from(some, limit.SourceDegraded), State: away, Fallback: hybrid.FailOpen},

@@ -7,6 +7,7 @@ import (
 	"math"
 	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -99,11 +100,12 @@ func (l *liar) answer(cmds []redis.Cmder, ask func() error) (err error) {
 
 var words = regexp.MustCompile(`[ \n:]*[^ \n:]*`)
 
-// forge returns a reply with some words changed: a number, a letter, or nothing; or with one twice.
+// forge returns a reply with some numbers changed, or with a word that is another letter, missing, or there twice.
 func (l *liar) forge(said any) any {
 	if list, ok := said.([]any); ok {
 		list = append([]any(nil), list...)
-		list[int(l.dice())%len(list)] = fmt.Sprint(l.number())
+		i := int(l.dice()) % len(list)
+		list[i] = l.number(fmt.Sprint(list[i]))
 		return list
 	}
 	text, _ := said.(string)
@@ -119,17 +121,22 @@ func (l *liar) forge(said any) any {
 		case 3:
 			all[i] += all[i]
 		default:
-			all[i] = sep + fmt.Sprint(l.number())
+			all[i] = sep + l.number(all[i][len(sep):])
 		}
 	}
 	return strings.Join(all, "")
 }
 
-func (l *liar) number() int64 {
+// number returns another number in the place of a word that is one.
+func (l *liar) number(word string) string {
+	n, err := strconv.ParseInt(word, 10, 64)
+	if err != nil {
+		return word
+	}
 	now := time.Now().UnixMicro()
-	palette := []int64{0, 1, 2, 10, 1000, 1_000_000, 1 << 31, 1 << 52, 1<<53 - 1, 1 << 53, math.MaxInt64, -1,
+	palette := []int64{n + 1, n - 1, 2 * n, n / 2, 0, 1, 2, 10, 1000, 1_000_000, 1 << 31, 1 << 52, 1<<53 - 1, 1 << 53, math.MaxInt64, -1,
 		now, now + 1, now - 3_600_000_000, now + 3_600_000_000, now / 100_000, now/100_000 + 7, now / 8_640_000_000}
-	return palette[int(l.dice())%len(palette)]
+	return strconv.FormatInt(palette[int(l.dice())%len(palette)], 10)
 }
 
 // hostileRules are of every kind that is shared, from short to long.

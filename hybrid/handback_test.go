@@ -161,7 +161,7 @@ func TestHandedBackInARow(t *testing.T) {
 	})
 }
 
-// 1,000 calls of twelve callers, on two nodes, take some time between: no unit is lost.
+// 500 calls of twelve callers, on two nodes, take some time between: no unit is lost.
 //
 // Fault 107: units that are handed back by many callers, while reports are under way.
 func TestHandedBackByMany(t *testing.T) {
@@ -187,7 +187,7 @@ func TestHandedBackByMany(t *testing.T) {
 			n := nodes[i%size]
 			n.net.set(func(n *network) { n.lag = 3 * time.Millisecond })
 			all.Go(func() {
-				for range 84 {
+				for range 42 {
 					pause(20 * time.Millisecond)
 					if handBack := by.take(t, n.Limiter, "k", rule); handBack != nil {
 						pause(40 * time.Millisecond)

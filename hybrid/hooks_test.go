@@ -8,48 +8,11 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
-
-func TestOnStateChangeOrder(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		var seen changes
-		var inside atomic.Int32
-		n := w.synced(hybrid.Options{OnStateChange: func(s hybrid.State) {
-			if inside.Add(1) > 1 {
-				t.Error("two calls at a time")
-			}
-			defer inside.Add(-1)
-			seen.add(s)
-			time.Sleep(100 * time.Millisecond)
-		}})
-		n.Allow("k", longTen)
-		var want = []hybrid.Mode{hybrid.Synced}
-		for range 3 {
-			time.Sleep(10 * time.Second)
-			n.net.down()
-			time.Sleep(10 * time.Second)
-			n.net.up()
-			want = append(want, hybrid.Degraded, hybrid.Resyncing, hybrid.Synced)
-		}
-		time.Sleep(10 * time.Second)
-		if got := seen.modes(); !slices.Equal(got, want) {
-			t.Errorf("told of %v, want %v", got, want)
-		}
-		for i, s := range seen.seen {
-			if i > 0 && s.Since.Before(seen.seen[i-1].Since) {
-				t.Errorf("change %d is older than the one before", i)
-			}
-			if (s.Reason == "") != (s.Mode == hybrid.Synced) {
-				t.Errorf("%v has the reason %q", s.Mode, s.Reason)
-			}
-		}
-	})
-}
 
 type panicky struct{ logbook }
 

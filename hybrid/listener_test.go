@@ -18,14 +18,13 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
 // wiredListener is a listener, and the connection by which it receives.
 type wiredListener struct {
 	*listener
 	store *redisstore.Store
-	redis *miniredis.Miniredis // nil: a real one
+	redis *miniredis.Miniredis
 	wakes atomic.Int64
 
 	mu    sync.Mutex
@@ -35,7 +34,7 @@ type wiredListener struct {
 	hang  bool // dials take until they are given up
 }
 
-func (e *wiredListener) dial(ctx context.Context, _, addr string) (conn net.Conn, err error) {
+func (e *wiredListener) dial(ctx context.Context, _, _ string) (conn net.Conn, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.dials++
@@ -47,11 +46,8 @@ func (e *wiredListener) dial(ctx context.Context, _, addr string) (conn net.Conn
 		return nil, ctx.Err()
 	case e.down:
 		return nil, syscall.ECONNREFUSED
-	case e.redis != nil:
-		conn, err = e.redis.Dial()
-	default:
-		conn, err = (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 	}
+	conn, err = e.redis.Dial()
 	e.conns = append(e.conns, conn)
 	return conn, err
 }
@@ -69,20 +65,14 @@ func (e *wiredListener) set(down, hang bool) {
 	e.conns = nil
 }
 
-// newWiredListener returns a listener to a server, nil: one in the bubble. A second client publishes.
-func newWiredListener(t *testing.T, server *redistest.Server) (e *wiredListener, say func(channel, payload string)) {
+// newWiredListener returns a listener to a server in the bubble. A second client publishes.
+func newWiredListener(t *testing.T) (e *wiredListener, say func(channel, payload string)) {
 	t.Helper()
-	e = &wiredListener{}
-	addr := "127.0.0.1:6379"
-	if server != nil {
-		addr = server.Addr()
-	} else {
-		e.redis = miniredis.NewMiniRedis()
-		t.Cleanup(e.redis.Close)
-	}
+	e = &wiredListener{redis: miniredis.NewMiniRedis()}
+	t.Cleanup(e.redis.Close)
 	client := func(dial func(context.Context, string, string) (net.Conn, error)) *redisstore.Store {
 		rdb := redis.NewClient(&redis.Options{
-			Addr: addr, Dialer: dial, ContextTimeoutEnabled: true, DialerRetries: 1, DisableIdentity: true,
+			Addr: "127.0.0.1:6379", Dialer: dial, ContextTimeoutEnabled: true, DialerRetries: 1, DisableIdentity: true,
 			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		})
 		t.Cleanup(func() { rdb.Close() })
@@ -108,7 +98,7 @@ func newWiredListener(t *testing.T, server *redistest.Server) (e *wiredListener,
 func listenInBubble(t *testing.T, test func(t *testing.T, e *wiredListener, say func(channel, payload string))) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		e, say := newWiredListener(t, nil)
+		e, say := newWiredListener(t)
 		test(t, e, say)
 	})
 }
@@ -225,30 +215,6 @@ func TestListenerReconnects(t *testing.T) {
 		if h := e.take(); h.err == nil || !h.confirmed {
 			t.Fatalf("after silence: %+v", h)
 		}
-	})
-}
-
-// After an outage a retry subscribes at once, however long the pause has become. One that is asked for
-// while the subscription works changes nothing.
-func TestListenerRetries(t *testing.T) {
-	listenInBubble(t, func(t *testing.T, e *wiredListener, say func(channel, payload string)) {
-		e.listen("c", "e")
-		e.wants(t, received{confirmed: true})
-		e.retry()
-		e.retry()
-		e.wants(t, received{})
-		e.set(true, false)
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		e.take()
-		e.set(false, false)
-		e.retry()
-		synctest.Wait()
-		if h := e.take(); !h.confirmed {
-			t.Fatalf("at once after a retry: %+v", h)
-		}
-		say("c", "after")
-		e.wants(t, received{messages: []string{"after"}})
 	})
 }
 

@@ -114,35 +114,6 @@ func TestNoticeRefusesAtOnce(t *testing.T) {
 	})
 }
 
-// Plans share a counter: that the free one is used up does not bind the one that has a higher limit.
-//
-// Fault 89: a notice of a key of another rule.
-func TestNoticeOfAnotherRule(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		nodes := w.fleet(2, hybrid.Options{})
-		a, b := nodes[0], nodes[1]
-		rule := func(limitUnits int64, period time.Duration) *limit.Rule {
-			return limit.Must(limit.SlidingWindow("plan", limitUnits, period))
-		}
-		a.useUp(t, "k", rule(5, time.Hour))
-		for _, c := range []struct {
-			name  string
-			rule  *limit.Rule
-			bound bool
-		}{
-			{"lower", rule(4, time.Hour), true}, {"equal", rule(5, time.Hour), true}, {"higher", rule(6, time.Hour), false},
-			{"another shape", rule(5, 2*time.Hour), false},
-			{"another name", limit.Must(limit.SlidingWindow("other", 5, time.Hour)), false},
-			{"another algorithm", limit.Must(limit.Funnel("plan", 5, 5, time.Hour)), false},
-		} {
-			res := b.Peek("k", c.rule) // what Take takes may be reported at once, and counts for the others
-			if (res.Source == limit.SourceNotice) != c.bound || res.Allowed == c.bound {
-				t.Errorf("%s: %+v, bound %v", c.name, res, c.bound)
-			}
-		}
-	})
-}
-
 // What makes room is told, too, and ends the refusals of the other node.
 //
 // Fault 90: a key that was used up is reset, set, or refunded.
@@ -184,7 +155,10 @@ func TestNoticeOfRoom(t *testing.T) {
 					}
 					// A refund waits for the next collection at a. b asks for the key at its own
 					// next one, and both exchanges take no time here.
-					const within = 2*100*time.Millisecond + 20*time.Millisecond
+					within := 2*100*time.Millisecond + 20*time.Millisecond
+					if name == "reset by a new node, which ends" {
+						within += 5 * time.Second // its notice may be lost
+					}
 					if !ask(within) {
 						t.Errorf("still refused %v later: %+v", within, b.Take("k", rule, 1))
 					}
@@ -242,42 +216,17 @@ func TestOldNoticesDoNotCount(t *testing.T) {
 		if err := a.Reset(bg, "k", rule); err != nil {
 			t.Fatal(err)
 		}
+		w.admin.Publish(bg, late.Channel, "\x01garbage")
 		for range 2 {
 			if err := w.admin.Publish(bg, late.Channel, late.Payload).Err(); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(200 * time.Millisecond) // b asks Redis
 			for name, n := range map[string]*node{"heard both": b, "new key": c} {
-				if res := n.Take("k", rule, 1); !res.Allowed {
-					t.Errorf("%s: %+v", name, res)
+				if res := n.Take("k", rule, 1); !res.Allowed || n.Stats().BadReplies != 1 {
+					t.Errorf("%s: %+v, %+v", name, res, n.Stats())
 				}
 			}
-		}
-	})
-}
-
-// A rule on trial refuses no one, and is no reason to refuse elsewhere.
-//
-// Fault 89: a dry run tells nothing.
-func TestNoticeOfADryRun(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		nodes := w.fleet(2, hybrid.Options{})
-		a, b := nodes[0], nodes[1]
-		for _, rule := range five() {
-			trial := rule.DryRun()
-			for range 20 {
-				a.Allow("k", trial)
-				time.Sleep(5 * time.Millisecond)
-			}
-			if res := b.Take("k", rule, 1); res.Source == limit.SourceNotice {
-				t.Errorf("%v: %+v", rule, res)
-			}
-			if res := b.Take("k", trial, 1); !res.Allowed || res.Source == limit.SourceNotice {
-				t.Errorf("%v, dry run: %+v", rule, res)
-			}
-		}
-		if s := a.Stats(); s.NoticesSent != 0 {
-			t.Errorf("%d notices told", s.NoticesSent)
 		}
 	})
 }

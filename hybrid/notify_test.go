@@ -7,8 +7,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
 
 // refusal is an error that Redis has answered with.
@@ -16,16 +14,6 @@ type refusal string
 
 func (e refusal) Error() string { return string(e) }
 func (refusal) RedisError()     {}
-
-// What is probed slowly, because only an operator can end it, is logged as an error.
-func TestWhatOperatorsMustMend(t *testing.T) {
-	for _, text := range []refusal{"NOAUTH x", "WRONGPASS x", "NOPERM x", "DENIED x", "CROSSSLOT x", "ERR unknown command", "LOADING x", "OOM x", "MOVED 1 x"} {
-		class, reason := redisstore.Classify(text)
-		if misconfigured := class == redisstore.ClassMisconfigured; needsOperator(reason) != misconfigured {
-			t.Errorf("%s (%s): for an operator is %t, want %t", text, reason, !misconfigured, misconfigured)
-		}
-	}
-}
 
 // A node that is deaf for want of a permission is an error, another a warning.
 func TestDeafForWantOfAPermission(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -164,19 +163,6 @@ func TestOutageThatIsNotBrief(t *testing.T) {
 	})
 }
 
-// The end of a start is logged although the outage before it was brief.
-func TestBriefOutageAtTheStart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := new(noted)
-		n.notifier = newNotifier(Options{Logger: slog.New(slog.NewTextHandler(n, nil))}, func() Stats { return Stats{} }, func() {})
-		go n.run()
-		n.outage(100*time.Millisecond, "refused")
-		n.wantLines(t, "the start", `msg="rate limiter synced" nodes=1 shards_down=0 outage_seconds=0.1 outages=1`)
-		n.stop()
-		synctest.Wait()
-	})
-}
-
 // A fault that lasts is said every five minutes: which checks were decided alone since, and what that
 // means for the limits.
 //
@@ -252,12 +238,4 @@ func TestDurationsInLogsHaveTwoDigits(t *testing.T) {
 	if got, want := s.String(), "OldestPending=1.2s Behind=41ms Exchanges={Last=1.2ms Max=1m23s Sum=11h56m40s}"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	inNotifierBubble(t, Options{}, func(t *testing.T, n *noted) {
-		n.outage(13250468347, "refused")
-		for _, digits := range regexp.MustCompile(`_seconds=(\S+)`).FindAllStringSubmatch(strings.Join(n.lines(), "\n"), -1) {
-			if digits[1] != "13" {
-				t.Error(digits[0])
-			}
-		}
-	})
 }

@@ -297,50 +297,6 @@ func TestOutageLongerThanWindow(t *testing.T) {
 	}
 }
 
-// Outage-time units that still count are booked into the bucket in which they
-// were admitted: they leave the window when they would have left it anyway.
-//
-// Fault 13: units count from when they were admitted.
-func TestOutageUnitsKeepTheirTime(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		rule := limit.Must(limit.SlidingWindow("s", 10, 10*time.Second))
-		n := w.synced(hybrid.Options{})
-		n.Allow("other", rule)
-		n.net.down()
-		time.Sleep(2 * time.Second)
-		wantMode(t, n.Limiter, hybrid.Degraded)
-		wantAdmitted(t, n.Limiter, "k", rule, 10, 10)
-		time.Sleep(2 * time.Second)
-		n.net.up()
-		time.Sleep(5500 * time.Millisecond)
-		wantMode(t, n.Limiter, hybrid.Synced)
-		w.wantUsed("k", rule, 10)
-		time.Sleep(3600 * time.Millisecond) // 11.1 s after they were admitted
-		w.wantUsed("k", rule, 0)
-	})
-}
-
-// A window rolls while the report of it is on its way: the units land in the
-// window in which they were admitted.
-//
-// Fault 14: units land in the window in which they were admitted.
-func TestWindowRollsInFlight(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		rule := limit.Must(limit.FixedWindow("x", 10, 10*time.Second))
-		n := w.synced(hybrid.Options{CommandTimeout: time.Second})
-		n.Allow("k", rule)
-		time.Sleep(time.Second)
-		// To 20 ms before the next window (the bubble began on a full minute).
-		time.Sleep(time.Until(time.Now().Truncate(10 * time.Second).Add(10*time.Second - 20*time.Millisecond)))
-		n.net.set(func(n *network) { n.lag = 300 * time.Millisecond })
-		wantAdmitted(t, n.Limiter, "k", rule, 9, 9)
-		time.Sleep(2 * time.Second)
-		w.wantUsed("k", rule, 0)
-		conserved(t, n.Limiter, true)
-		wantAdmitted(t, n.Limiter, "k", rule, 20, 10)
-	})
-}
-
 // What Redis says instead of an answer.
 //
 // Faults 20, 22, 23, 24, 25, 26: each word of Redis degrades with its reason, once, without a hot loop.

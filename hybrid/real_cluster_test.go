@@ -140,17 +140,20 @@ func TestRealClusterMasterKilled(t *testing.T) {
 // A master of a cluster is away for as long as it takes to look closely: its
 // replica cannot take over yet. A key of another master has its whole limit
 // still, and what is admitted of it is booked; a key of the dead one is down
-// to the node's fair share of what was left.
+// to the node's fair share of what was left. The dead master is the one to which the channel of notices belongs:
+// notices about keys of the others arrive all the same, also at a node that starts meanwhile.
 //
 // Fault 18: what a dead master of a cluster leaves untouched.
+// Fault 108: the master of the channel is away.
 func TestRealClusterShardsApart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a cluster to form and to fail over")
 	}
 	t.Parallel()
-	k := redistest.StartCluster(t)
+	k := redistest.StartCluster(t, "--cluster-require-full-coverage", "no")
 	c := newCrew(t, patient, clusterClients(k, 3, time.Second)...)
-	const victim, other = 0, 1
+	victim := home(t, k, nodesKey())
+	other := (victim + 1) % 3
 	dead, alive, fresh := atHome(t, k, hundred, victim, 0), atHome(t, k, hundred, other, 0), atHome(t, k, hundred, other, 1)
 	for _, key := range []string{dead, alive} {
 		wantAdmitted(t, c.nodes[0], key, hundred, 10, 10)
@@ -194,6 +197,26 @@ func TestRealClusterShardsApart(t *testing.T) {
 		wantAdmitted(t, second, key, hundred, 20, 0)
 		if s := second.Peek(key, hundred).Source; s != limit.SourceSynced {
 			t.Errorf("%s: decided as %v", key, s)
+		}
+	}
+	client := clusterClients(k, 1, time.Second)[0]
+	t.Cleanup(func() { client.Close() })
+	late := newLimiter(t, client, patient)
+	n := 0
+	eventually(t, "both obey a notice about a key of another master", func() bool {
+		key := atHome(t, k, hourFive, other, n)
+		n++
+		l.TakeAtMost(key, hourFive, hourFive.Limit())
+		for range 100 {
+			if second.Peek(key, hourFive).Remaining == 0 && late.Peek(key, hourFive).Remaining == 0 {
+				return second.Stats().NoticesHeard > 0 && late.Stats().NoticesHeard > 0
+			}
+		}
+		return false
+	})
+	for i, l := range append(c.nodes, late) {
+		if s := l.State(); s.Deaf != "" {
+			t.Errorf("node %d: %v, deaf: %q", i, s, s.Deaf)
 		}
 	}
 	for i := range c.nodes {

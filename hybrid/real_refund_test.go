@@ -59,30 +59,3 @@ func TestRealRefundInTheFirstFlight(t *testing.T) {
 		})
 	}
 }
-
-// A refund that certainly was not booked is not given up: Redis has said so to the only
-// try.
-func TestRealRefundAfterALoss(t *testing.T) {
-	t.Parallel()
-	for _, rule := range generationRules {
-		t.Run(rule.Algorithm().String(), func(t *testing.T) {
-			t.Parallel()
-			srv, p := proxied(t)
-			admin := dial(t, srv.Addr())
-			a := realNode(t, p.Addr(), quick)
-			wantAdmitted(t, a, "k", rule, 10, 10)
-			flush(t, a)
-			p.Refuse(true)
-			eventually(t, "degraded", func() bool { return a.State().Mode == hybrid.Degraded })
-			a.Refund("k", rule, 3) // to be sent when Redis is back
-			flushAll(t, admin)
-			p.Refuse(false)
-			eventually(t, "the loss is noticed", func() bool { return a.Stats().Losses > 0 })
-			settled(t, a)
-			wantUsed(t, admin, "k", rule, 7, a)
-			if got := a.Stats().RefundsGivenUp; got != 0 {
-				t.Errorf("%d refunds given up", got)
-			}
-		})
-	}
-}

@@ -50,21 +50,3 @@ func TestStatsCountEachDecisionOnce(t *testing.T) {
 		}
 	}
 }
-
-// A refusal by the lease of a new key is counted as well.
-func TestStatsCountRefusalsOfNewKeys(t *testing.T) {
-	l, err := New(nil, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Shutdown(t.Context())
-	rule := limit.Must(limit.Funnel("day", 1000, 1000, 24*time.Hour))
-	l.Allow("k", rule)
-	l.AllowN("k", rule, 999)
-	for range 10 {
-		l.Allow("k", rule)
-	}
-	if s := l.Stats(); s.Allowed.Local != 2 || s.Denied.Local != 10 || s.AdmittedUnits != 1000 {
-		t.Errorf("%+v, %+v, %d units", s.Allowed, s.Denied, s.AdmittedUnits)
-	}
-}

@@ -1,11 +1,9 @@
 package hybrid_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -69,12 +67,6 @@ func TestStatsAsText(t *testing.T) {
 		if !strings.Contains(string(text), part) {
 			t.Errorf("%s is not in %s", part, text)
 		}
-	}
-	// The handlers of slog: text has the figures that are not 0, JSON all of them.
-	var line bytes.Buffer
-	slog.New(slog.NewJSONHandler(&line, nil)).Info("m", "stats", s)
-	if !strings.Contains(line.String(), `"stats":`+string(text)) {
-		t.Errorf("a line of JSON is %s", line.String())
 	}
 	e := hybrid.Event{Kind: hybrid.EventDataLost, Reason: "gone", Key: "k\n", Err: errors.New("why")}
 	if got, want := e.String(), `data-lost: gone, key "k\n": why`; got != want || hybrid.EventKind(99).String() != "event(99)" {

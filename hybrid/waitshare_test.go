@@ -101,6 +101,16 @@ func TestSetOfAnUnknownKey(t *testing.T) {
 		flush(t, n.Limiter)
 		w.wantUsed("k", r, 10)
 		w.wantUsed("new", r, 7)
+		other := w.synced(hybrid.Options{})
+		for _, used := range []int64{8, 3, 10, 12, 0, 7} {
+			if err := errors.Join(n.Set(bg, "new", r, used), other.Preload(bg, []string{"new"}, r)); err != nil {
+				t.Fatal(err)
+			}
+			if left, here := other.Peek("new", r).Remaining, n.Peek("new", r).Remaining; left != max(10-used, 0) || here != left {
+				t.Errorf("set to %d: %d remain, and %d here", used, left, here)
+			}
+			w.wantUsed("new", r, min(used, 10))
+		}
 		w.redis.FlushAll()
 		time.Sleep(5 * time.Second)
 		w.wantUsed("new", r, 7)
