@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -191,6 +192,7 @@ func playHostile(t *testing.T, w *world, asks, lies []byte) {
 		conserved(t, l, false)
 		steps := []time.Duration{0, time.Millisecond, 30 * time.Millisecond, 100 * time.Millisecond, time.Second, 6 * time.Second}
 		time.Sleep(steps[int(asks[2])%len(steps)])
+		synctest.Wait()
 		if got := runtime.NumGoroutine(); got > goroutines+60 { // a few for each connection
 			t.Fatalf("%d goroutines, then %d", goroutines, got)
 		}

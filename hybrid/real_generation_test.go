@@ -72,33 +72,3 @@ func TestRealResetReturnsAfterALoss(t *testing.T) {
 		})
 	}
 }
-
-// The node that resets a key has no counter of it. It remembers the reset all the same,
-// for the others: one of them was cut off meanwhile, Redis loses everything, and it
-// reports what it knew before.
-//
-// Fault 74: a reset by a node without a counter of the key stands after FLUSHALL.
-func TestRealResetOfAForeignKey(t *testing.T) {
-	t.Parallel()
-	for _, rule := range generationRules {
-		t.Run(rule.Algorithm().String(), func(t *testing.T) {
-			t.Parallel()
-			srv, p := proxied(t)
-			admin := dial(t, srv.Addr())
-			a, b := realNode(t, srv.Addr(), quick), realNode(t, p.Addr(), quick)
-			wantAdmitted(t, b, "k", rule, 60, 60)
-			flush(t, b)
-			p.Refuse(true)
-			if err := a.Reset(bg, "k", rule); err != nil {
-				t.Fatal(err)
-			}
-			flush(t, a)
-			flushAll(t, admin)
-			p.Refuse(false)
-			eventually(t, "both have noticed", func() bool { return a.Stats().Losses > 0 && b.Stats().Losses > 0 })
-			settled(t, a)
-			settled(t, b)
-			wantUsed(t, admin, "k", rule, 0, a, b)
-		})
-	}
-}

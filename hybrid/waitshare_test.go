@@ -102,8 +102,11 @@ func TestSetOfAnUnknownKey(t *testing.T) {
 		w.wantUsed("k", r, 10)
 		w.wantUsed("new", r, 7)
 		other := w.synced(hybrid.Options{})
+		if err := other.Preload(bg, []string{"new"}, r); err != nil {
+			t.Fatal(err)
+		}
 		for _, used := range []int64{8, 3, 10, 12, 0, 7} {
-			if err := errors.Join(n.Set(bg, "new", r, used), other.Preload(bg, []string{"new"}, r)); err != nil {
+			if err := errors.Join(n.Set(bg, "new", r, used), other.Flush(bg)); err != nil {
 				t.Fatal(err)
 			}
 			if left, here := other.Peek("new", r).Remaining, n.Peek("new", r).Remaining; left != max(10-used, 0) || here != left {
