@@ -402,7 +402,7 @@ func TestNoScript(t *testing.T) {
 	})
 }
 
-// A stall of Redis fails all exchanges that are under way. That is one round: it takes two to degrade a node.
+// A stall of Redis that is brief degrades nobody. That all it fails is one round is for the simulator to show.
 //
 // Fault 81: 0.15 and 0.3 s degrade nobody, 1 s does.
 func TestStall(t *testing.T) {
