@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 )
@@ -182,104 +181,61 @@ func costTargets() []target {
 }
 
 // writeCost writes that page.
-func writeCost(r recorded, plots map[string][]byte) string {
+func writeCost(r recorded) string {
 	var b strings.Builder
 	b.WriteString("# What a limiter costs a service\n\n" +
-		"Written by `go run ./bench/report -parts cost`; do not edit. Medians of what [the raw file](raw-cost.txt) next to this page holds; `go run ./bench/report -parts cost -from bench/results` " +
-		"makes the page from it again. Redis shares the machine with the client. Compare figures of one table only.\n\n" +
+		"Written by `go run ./bench/report -parts cost`; do not edit. Medians of what the raw file next to this page holds. Redis shares the machine with the client.\n\n" +
 		"Checks come at a steady pace, with other work between them; of several nodes each is asked for an equal part. Keys have a Zipf distribution with the exponent 1.1. " +
-		"Processor time is that of the whole process and of the whole redis-server, less what the same load takes with no limiter at all, which the row `nothing` shows.\n\n")
-	writeMachine(&b, r.cost.config)
+		"Processor time is that of the whole process and of the whole redis-server, less what the same load takes with no limiter at all, which `nothing` shows.\n\n")
+	writeMachine(&b, partCost, r.cost.config)
 	b.WriteString("## What is wanted\n\nMeasured is what the medians say; the next column is the median, and the range, of what each pass says by itself.\n\n")
 	verdicts(&b, costTargets(), r)
-	if plots[plotCost] != nil {
-		fmt.Fprintf(&b, "![processor time per check, by limiter](%s)\n\n", plotCost)
-	}
-	for _, load := range r.cost.costLoads() {
-		writeCostLoad(&b, r.cost, load)
-	}
+	b.WriteString("![processor time per check, by limiter](" + plotCost + ")\n\n" +
+		"## Loads\n\nA load is named as for `go run ./bench/cost -run`: checks/s, keys, nodes, and kind. Kinds: far from every limit; the busiest keys at their limits; scarce, limits of 10 a minute; spent, nine of ten checks refused; idle, nobody asks any more; flatout, without a pause. " +
+		"Processor time is in µs per check, of idle nodes per second.\n\n")
+	writeLoads(&b, r.cost)
 	writeTakes(&b, r.cost)
 	return strings.TrimRight(b.String(), "\n") + "\n"
 }
 
-// costTitle puts the name of a load into words.
-func costTitle(load string) string {
-	f := strings.Split(load, "/")
-	nodes := f[2] + " nodes"
-	if f[2] == "1" {
-		nodes = "one node"
-	}
-	title := fmt.Sprintf("%s checks/s, %s keys, %s", thousands(f[0]), thousands(f[1]), nodes)
-	switch f[3] {
-	case "far":
-		return title + ", far from every limit"
-	case "at":
-		return title + ", the busiest at their limits"
-	case "scarce":
-		return title + ", limits of 10 a minute"
-	case "spent":
-		return title + ", nine of ten checks refused"
-	case "idle":
-		return fmt.Sprintf("Nobody asks, after %s keys, %s", thousands(f[1]), nodes)
-	case "flatout":
-		return fmt.Sprintf("Without a pause, %s keys, %s", thousands(f[1]), nodes)
-	}
-	return title + ", " + f[3]
-}
-
 // costColumns are units that are shown as they are.
-var costColumns = []column{
-	{"p50-us", "check p50, µs"}, {"p99-us", "p99"}, {"p99.9-us", "p99.9"}, {"refused-%", "refused, %"}, {"checks/s", "checks/s"},
-	{"commands/s", "Redis' commands/s"}, {"beats/s", "heartbeats/s"}, {"B/check", "B per check"}, {"B/s", "B/s"}, {"keys/s", "keys reported/s"}, {"formula-keys/s", "by the formula"},
-}
+var costColumns = []column{{"p50-us", "check p50, µs"}, {"p99-us", "p99"}, {"p99.9-us", "p99.9"}, {"refused-%", "refused, %"}, {"commands/s", "Redis' commands/s"}}
 
-// writeCostLoad writes the table of a load, a row per limiter.
-func writeCostLoad(b *strings.Builder, res *results, load string) {
-	list := res.costs(load)
-	of, per := "check", "µs per check"
-	if list[0].kind == "idle" {
-		of, per = "s", "µs per s"
-	}
-	columns := slices.DeleteFunc(slices.Clone(costColumns), func(c column) bool {
-		return c.unit == "beats/s" && list[0].kind != "idle" || !slices.ContainsFunc(list, func(r cost) bool { return len(r.values[c.unit]) > 0 })
-	})
-	head := []string{"", "client, " + per, "Redis", "both ÷ `redis_rate`"}
-	for _, c := range columns {
+// writeLoads writes a row per load and limiter.
+func writeLoads(b *strings.Builder, res *results) {
+	head := []string{"load", "limiter", "client", "Redis", "both ÷ `redis_rate`"}
+	for _, c := range costColumns {
 		head = append(head, c.title)
 	}
-	t := newTable(append(head, "keys per call", "failed")...)
-	for _, c := range list {
-		cells := []string{"`" + c.limiter + "`"}
-		for _, unit := range []string{"client-us/" + of, "redis-us/" + of} {
-			cells = append(cells, costCell(res, c, unit))
+	t := newTable(append(head, "keys per call")...)
+	for _, load := range res.costLoads() {
+		for _, c := range res.costs(load) {
+			of := "check"
+			if c.kind == "idle" {
+				of = "s"
+			}
+			cells := []string{load, "`" + c.limiter + "`"}
+			for _, unit := range []string{"client-us/" + of, "redis-us/" + of} {
+				if v, ok := res.spent(c.limiter, load, unit); c.limiter != noLimiter {
+					cells = append(cells, cell(v.v, ok))
+				} else { // what the load itself takes
+					cells = append(cells, cell(c.median(unit)))
+				}
+			}
+			both, haveBoth := res.spent(c.limiter, load, perCheck...)
+			by, haveBy := res.spent("redis_rate", load, perCheck...)
+			quotient := ""
+			if v, ok := over(both, haveBoth, by, haveBy); ok && kindOf(c.limiter) != keyed {
+				quotient = figure(100*v.v) + "%"
+			}
+			cells = append(cells, quotient)
+			for _, col := range costColumns {
+				cells = append(cells, cell(c.median(col.unit)))
+			}
+			t.add(append(cells, cell(res.keysPerCall(c.name)))...)
 		}
-		both, haveBoth := res.spent(c.limiter, load, perCheck...)
-		by, haveBy := res.spent("redis_rate", load, perCheck...)
-		quotient := ""
-		if v, ok := over(both, haveBoth, by, haveBy); ok && kindOf(c.limiter) != keyed {
-			quotient = figure(100*v.v) + " %"
-		}
-		cells = append(cells, quotient)
-		for _, col := range columns {
-			cells = append(cells, cell(c.median(col.unit)))
-		}
-		failed := ""
-		if list := c.values["failed"]; len(list) > 0 {
-			failed = figure(slices.Max(list))
-		}
-		t.add(append(cells, cell(res.keysPerCall(c.name)), failed)...)
 	}
-	fmt.Fprintf(b, "### %s\n\n", costTitle(load))
 	t.write(b)
-}
-
-// costCell is a limiter's processor time; of the load itself what it takes.
-func costCell(res *results, c cost, unit string) string {
-	if c.limiter == noLimiter {
-		return cell(c.median(unit))
-	}
-	v, ok := res.spent(c.limiter, c.load, unit)
-	return cell(v.v, ok)
 }
 
 func cell(v float64, ok bool) string {

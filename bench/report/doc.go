@@ -6,15 +6,15 @@
 //	go run ./bench/report -parts memory -memory.count 1    # one part; the others as recorded
 //	go run ./bench/report -parts cost                      # bench/cost, with a page and a plot of its own
 //	go run ./bench/report -parts small                     # bench/small, likewise
-//	go run ./bench/report -parts outage                    # bench/demo, likewise
+//	go run ./bench/report -parts outage                    # bench/demo, a plot
 //	go run ./bench/report -from bench/results              # tables and plots again, from what is recorded
 //
 // Raw results are files raw-*.txt in the form of Go's benchmarks, so that benchstat
-// reads them too. The same raw results give the same tables and plots, byte for
+// reads them too. The same raw results give the same pages and plots, byte for
 // byte. Figures are medians, and are compared within a file only: a file is one
 // run on one machine.
 //
 // Names of benchmarks are paths: Allow/<limiter>/…/<serial or parallel>. What is
-// between is the load. A benchmark that is not known here is listed at the end
-// with all its figures, and a target whose figures are missing is "not measured".
+// between is the load. The pages show what people compare; raw results have the rest.
+// A target whose figures are missing is "not measured".
 package main

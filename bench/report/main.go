@@ -85,33 +85,37 @@ func readOptions(args []string, stderr io.Writer) (o options, err error) {
 	return o, nil
 }
 
-// write makes the pages and the plots of some parts from the raw results in one
+// pages are those that are made of parts.
+var pages = []struct {
+	name  string
+	parts []string
+	write func(recorded) string
+}{
+	{"README.md", []string{partBench, partMemory, partAccuracy}, page},
+	{costPage, []string{partCost}, writeCost},
+	{smallPage, []string{partSmall}, writeSmall},
+}
+
+// write makes the pages of some parts, and the plots, from the raw results in one
 // directory, and puts them into another.
 func write(from, to string, parts []string) error {
 	r, err := load(from)
 	if err != nil {
 		return err
 	}
-	plots, err := drawPlots(r)
+	files, err := drawPlots(r)
 	if err != nil {
 		return err
+	}
+	for _, p := range pages {
+		if slices.ContainsFunc(p.parts, func(part string) bool { return slices.Contains(parts, part) && len(r.part(part).rows) > 0 }) {
+			files[p.name] = []byte(p.write(r))
+		}
 	}
 	if err := os.MkdirAll(to, 0o755); err != nil {
 		return err
 	}
-	files := map[string][]byte{}
-	if slices.ContainsFunc(parts, sharesPage) {
-		files["README.md"], files[plotChecks], files[plotAccuracy] = []byte(page(r, plots)), plots[plotChecks], plots[plotAccuracy]
-	}
-	for part, own := range ownPages {
-		if slices.Contains(parts, part) && len(r.part(part).rows) > 0 {
-			files[own.page], files[own.plot] = []byte(own.write(r, plots)), plots[own.plot]
-		}
-	}
 	for name, text := range files {
-		if text == nil {
-			continue // there are no figures for it
-		}
 		if err := os.WriteFile(filepath.Join(to, name), text, 0o644); err != nil {
 			return err
 		}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -64,8 +63,3 @@ func thousands(digits string) string {
 	}
 	return sign + digits
 }
-
-func times(v float64) string { return figure(v) + " ×" }
-
-// percent writes a part of one.
-func percent(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) }

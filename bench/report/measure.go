@@ -81,35 +81,8 @@ func (m *measurement) run(ctx context.Context, parts []string) error {
 		if err := os.WriteFile(rawFile(m.dir, part), []byte(m.header(ctx, command)+clean(text)), 0o644); err != nil {
 			return err
 		}
-		if part == partBench {
-			if err := m.summarize(ctx); err != nil {
-				return err
-			}
-		}
 	}
 	return nil
-}
-
-// benchstat is Go's own tool for what is in raw files.
-const benchstat = "golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da"
-
-// summarize writes what benchstat says of the benchmarks. Without it, when it cannot be
-// fetched, there is no such file rather than one of another run.
-func (m *measurement) summarize(ctx context.Context) error {
-	raw, err := filepath.Abs(rawFile(m.dir, partBench))
-	if err != nil {
-		return err
-	}
-	summary := filepath.Join(m.dir, "benchstat.txt")
-	text, err := m.do(ctx, m.root, "go", "run", benchstat, "raw="+raw)
-	if err != nil {
-		fmt.Fprintf(m.tell, "no summary: %v\n", err)
-		if err := os.Remove(summary); !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-		return nil
-	}
-	return os.WriteFile(summary, []byte(text), 0o644)
 }
 
 // measure returns what was measured and a command that does the same.

@@ -2,14 +2,11 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"image/color"
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -17,11 +14,8 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// What a fleet does in an outage has a page of its own.
-const (
-	outagePage = "outage.md"
-	plotOutage = "outage.svg"
-)
+// plotOutage is what a fleet does in an outage.
+const plotOutage = "outage.svg"
 
 // outage runs the demo and returns its figures.
 func (m *measurement) outage(ctx context.Context) (string, error) {
@@ -145,37 +139,4 @@ func shade(p *plot.Plot, outages [][2]float64, named bool) error {
 		p.Add(label)
 	}
 	return nil
-}
-
-// writeOutage writes that page.
-func writeOutage(r recorded, plots map[string][]byte) string {
-	var b strings.Builder
-	b.WriteString("# An outage of Redis\n\n" +
-		"Written by `go run ./bench/report -parts outage`; do not edit. The figures are in [the raw file](raw-outage.txt); `go run ./bench/report -parts outage -from bench/results` " +
-		"makes the page from it again.\n\n" +
-		"[`bench/demo`](../demo/main.go): three nodes share the limits of 300 keys through an embedded Redis; the hottest key is offered three times its limit. Redis is taken away and comes back. No notices are heard, as the wire that is made to fail knows no subscriptions. " +
-		"Offered and admitted count the hottest key, in the window that ends at that time. A quarter of a second has some 150 timed checks, so that p99 is the second slowest of them.\n\n")
-	writeMachine(&b, r.outage.config)
-	if plots[plotOutage] != nil {
-		fmt.Fprintf(&b, "![units of the hottest key, and p99 of a check, over time](%s)\n\n", plotOutage)
-	}
-	t := newTable("", "quarters of a second", "hottest key, admitted ÷ limit: median", "most", "admitted per second, all keys: median", "p99 of a check, µs: median", "most")
-	for away, name := range []string{"Redis is there", "Redis is away"} {
-		var part, all, p99 []float64
-		for _, m := range r.outage.moments() {
-			if is, _ := m.median("away"); is == float64(away) {
-				hot, _ := m.median("hot/s")
-				limit, _ := m.median("limit/s")
-				quotient, _ := ratio(hot, limit)
-				keys, _ := m.median("admitted/s")
-				us, _ := m.median("p99-us")
-				part, all, p99 = append(part, quotient), append(all, keys), append(p99, us)
-			}
-		}
-		if len(part) > 0 {
-			t.add(name, fmt.Sprint(len(part)), times(median(part)), times(slices.Max(part)), figure(median(all)), figure(median(p99)), figure(slices.Max(p99)))
-		}
-	}
-	t.write(&b)
-	return strings.TrimRight(b.String(), "\n") + "\n"
 }

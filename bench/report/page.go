@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,67 +14,28 @@ const (
 )
 
 // page writes the README of the results.
-func page(r recorded, plots map[string][]byte) string {
+func page(r recorded) string {
 	var b strings.Builder
 	b.WriteString("# Measured\n\n" +
 		"Written by `go run ./bench/report`; do not edit. Medians of what the raw files next to this page hold; `go run ./bench/report -from bench/results` " +
-		"makes the page from them again. Compare figures of one table only: machines differ, and so do moments. What a limiter costs at the load of a service has [a page of its own](" + costPage + ")" + linkToSmall(r) + ".\n\n")
-	writeMachines(&b, r)
-	writeTargets(&b, r)
-	picture := func(name, title string) {
-		if plots[name] != nil {
-			fmt.Fprintf(&b, "![%s](%s)\n\n", title, name)
+		"makes all pages from them again. Compare figures of one table only: machines differ, and so do moments. [Cost](" + costPage + ") at the load of a service and [accuracy at small limits](" + smallPage + ") have pages of their own.\n\n")
+	for _, part := range []string{partBench, partMemory, partAccuracy} {
+		if len(r.part(part).rows) > 0 {
+			writeMachine(&b, part, r.part(part).config)
 		}
 	}
-	seen := map[*row]bool{}
-	benches := checkBenches(r.bench)
-	if len(benches) > 0 {
-		b.WriteString("## Checks\n\nns per check. ± is half the distance between the quartiles. `floor` is what a limiter with its keys in a map cannot do without: read a clock, " +
-			"find the key, update a number; `floor-array` has it in an array of a fixed size rather than a map. All of ours but `hybrid-synced`, `hybrid-syncing` and `hybrid-outage` have no Redis; `hybrid-synced` tells one all that it admits. `hybrid-admits` is `hybrid` asked for what it admits, beside what it refuses. The key that is asked is in the processor's cache, as it is when somebody has just read it; " +
-			"what the limiter keeps of it need not be. Long keys have 41 bytes. Ratios are to the floor with the same clock, and to the fastest rival with keys in one process.\n\n")
-		picture(plotChecks, "ns per check, by limiter")
-		for _, bench := range benches {
-			writeChecks(&b, r.bench, bench, seen)
-		}
-	}
-	writeSync(&b, r.bench, seen)
-	writeMemory(&b, r, seen)
-	if len(r.accuracy.rows) > 0 {
-		writeAccuracy(&b, r.accuracy, func() { picture(plotAccuracy, "overshoot by sync interval") }, seen)
-	}
-	writeOthers(&b, r, seen)
+	b.WriteString("## Targets\n\nWhere several figures count, this is the worst of them. Measured is the ratio of the medians; the next column is the median, and the range, of the ratios of each pass, whose two rows are seconds to minutes apart.\n\n")
+	verdicts(&b, targets(), r)
+	writeChecks(&b, r.bench)
+	writeSync(&b, r.bench)
+	writeMemory(&b, r)
+	writeAccuracy(&b, r.accuracy)
 	return strings.TrimRight(b.String(), "\n") + "\n"
 }
 
-// linkToSmall is empty as long as that page is.
-func linkToSmall(r recorded) string {
-	if len(r.small.rows) == 0 {
-		return ""
-	}
-	return ", and [how exact fleets are at small limits](" + smallPage + ") another"
-}
-
-// writeMachine says by what a page about one raw file was measured.
-func writeMachine(b *strings.Builder, c map[string]string) {
-	t := newTable("machine", "Go", "Redis", "by")
-	t.add(c["machine"], c["go"], c["redis"], "`"+c["command"]+"`")
-	t.write(b)
-}
-
-func writeMachines(b *strings.Builder, r recorded) {
-	t := newTable("raw results", "machine", "Go", "Redis", "by")
-	for _, part := range parts {
-		c := r.part(part).config
-		if sharesPage(part) && len(r.part(part).rows) > 0 {
-			t.add("[`raw-"+part+".txt`](raw-"+part+".txt)", c["machine"], c["go"], c["redis"], "`"+c["command"]+"`")
-		}
-	}
-	t.write(b)
-}
-
-func writeTargets(b *strings.Builder, r recorded) {
-	b.WriteString("## Targets\n\nWhere several figures count, this is the worst of them. Measured is the ratio of the medians; the next column is the median, and the range, of the ratios of each pass, whose two rows are seconds to minutes apart.\n\n")
-	verdicts(b, targets(), r)
+// writeMachine says by what a raw file was measured.
+func writeMachine(b *strings.Builder, part string, c map[string]string) {
+	fmt.Fprintf(b, "[`raw-%s.txt`](raw-%[1]s.txt): %s, Go %s, Redis %s, `%s`\n\n", part, c["machine"], c["go"], c["redis"], c["command"])
 }
 
 // verdicts writes a table of targets and what has become of them.
@@ -86,85 +48,48 @@ func verdicts(b *strings.Builder, list []target, r recorded) {
 	t.write(b)
 }
 
-// checkBenches returns the benchmarks of checks, Allow first.
-func checkBenches(res *results) (names []string) {
-	for _, r := range res.rows {
-		if name := r.path[0]; !slices.Contains(names, name) && len(res.checks(name)) > 0 {
-			names = append(names, name)
-		}
-	}
-	slices.SortStableFunc(names, func(a, c string) int {
-		switch {
-		case a == c:
-			return 0
-		case a == "Allow":
-			return -1
-		case c == "Allow":
-			return 1
-		}
-		return 0
-	})
-	return names
+// checkColumns are the benchmarks of checks that the page shows.
+var checkColumns = []struct{ bench, load, mode, title string }{
+	{"Allow", "65536/uniform", "serial", "65,536 keys"}, {"Allow", "65536/uniform", "parallel", "parallel"},
+	{"Allow", "1/uniform", "serial", "one key"}, {"Allow", "1/uniform", "parallel", "parallel"},
+	{"Refused", "65536/uniform", "serial", "refused, 65,536 keys"}, {"Refused", "1/uniform", "serial", "one key"},
+	{"Peek", "65536/uniform", "serial", "Peek, 65,536 keys"}, {"NewKey", "", "serial", "a new key"},
 }
 
-// writeChecks writes a table for each of the loads that people compare: many keys alike, and one key. The raw
-// results have the others. A row is a limiter, the fastest first.
-func writeChecks(b *strings.Builder, res *results, bench string, seen map[*row]bool) {
-	list := res.checks(bench)
-	var loads, usual []string
-	for _, c := range list {
-		seen[c.row] = true
-		if !slices.Contains(loads, c.load) {
-			loads = append(loads, c.load)
-			if c.isUniform() || c.isHot() {
-				usual = append(usual, c.load)
-			}
-		}
-	}
-	if len(list) == len(loads)*len(modes) && len(limitersOf(list, loads[0])) == 1 {
-		writeAlone(b, bench, list, loads) // nobody to compare with
+// writeChecks writes a row for each limiter, the fastest first. The raw results have other loads.
+func writeChecks(b *strings.Builder, res *results) {
+	if len(res.checks("Allow")) == 0 {
 		return
 	}
-	if len(usual) > 0 {
-		loads = usual
-	}
-	for _, load := range loads {
-		title := bench
-		if load != "" {
-			title += ": " + strings.ReplaceAll(load, "/", ", ")
-		}
-		fmt.Fprintf(b, "### %s\n\n", title)
-		t := newTable("limiter", "serial", "±", "to rival", "to floor", "parallel", "±", "to rival", "to floor", "allocs")
-		for _, limiter := range limitersOf(list, load) {
-			writeLimiter(t, list, limiter, load)
-		}
-		t.write(b)
-	}
-}
-
-// writeAlone writes one table for a benchmark of one limiter per load.
-func writeAlone(b *strings.Builder, bench string, list []check, loads []string) {
-	fmt.Fprintf(b, "### %s\n\n", bench)
-	t := newTable("", "serial", "±", "parallel", "±", "allocs")
-	for _, load := range loads {
-		limiter := limitersOf(list, load)[0]
-		cells, allocs := []string{strings.ReplaceAll(limiter+"/"+load, "/", ", ")}, ""
-		for _, mode := range modes {
-			c, ok := same(list, limiter, check{load: load, mode: mode})
-			if !ok {
-				cells = append(cells, "", "")
+	b.WriteString("## Checks\n\nns per check. `floor` is what a limiter with its keys in a map cannot do without: read a clock, " +
+		"find the key, update a number; `floor-array` has it in an array of a fixed size rather than a map. All of ours but `hybrid-synced`, `hybrid-syncing` and `hybrid-outage` have no Redis; `hybrid-synced` tells one all that it admits. `hybrid-admits` is `hybrid` asked for what it admits, beside what it refuses. The key that is asked is in the processor's cache, as it is when somebody has just read it; " +
+		"what the limiter keeps of it need not be.\n\n" +
+		"![ns per check, by limiter](" + plotChecks + ")\n\n")
+	figures, head := map[string][]string{}, []string{"limiter"}
+	first := map[string]float64{}
+	var names []string
+	for i, col := range checkColumns {
+		head = append(head, col.title)
+		for _, c := range res.checks(col.bench) {
+			if c.load != col.load || c.mode != col.mode {
 				continue
 			}
-			cells = append(cells, figure(c.ns()), percent(spread(c.values["ns/op"])))
-			if a, ok := c.median("allocs/op"); ok && allocs == "" {
-				allocs = figure(a)
+			if figures[c.limiter] == nil {
+				figures[c.limiter], first[c.limiter] = make([]string, len(checkColumns)), c.ns()+1e9*float64(i)
+				names = append(names, c.limiter)
 			}
+			figures[c.limiter][i] = figure(c.ns())
 		}
-		t.add(append(cells, allocs)...)
+	}
+	slices.SortStableFunc(names, func(x, y string) int { return cmp.Compare(first[x], first[y]) })
+	t := newTable(head...)
+	for _, name := range names {
+		t.add(append([]string{"`" + name + "`"}, figures[name]...)...)
 	}
 	t.write(b)
 }
 
+// limitersOf returns the limiters of a load, the fastest first.
 func limitersOf(list []check, load string) (names []string) {
 	speed := map[string]float64{}
 	for _, c := range list {
@@ -176,39 +101,7 @@ func limitersOf(list []check, load string) (names []string) {
 		}
 	}
 	slices.SortStableFunc(names, func(a, c string) int {
-		switch {
-		case speed[a] < speed[c]:
-			return -1
-		case speed[a] > speed[c]:
-			return 1
-		}
-		return strings.Compare(a, c)
+		return cmp.Or(cmp.Compare(speed[a], speed[c]), strings.Compare(a, c))
 	})
 	return names
-}
-
-func writeLimiter(t *table, list []check, limiter, load string) {
-	cells := []string{"`" + limiter + "`"}
-	allocs := ""
-	for _, mode := range modes {
-		c, ok := same(list, limiter, check{load: load, mode: mode})
-		if !ok {
-			cells = append(cells, "", "", "", "")
-			continue
-		}
-		cells = append(cells, figure(c.ns()), percent(spread(c.values["ns/op"])))
-		for _, k := range []kind{keyed, floor} {
-			cell := ""
-			if best, ok := fastest(list, k, c); ok {
-				if v, ok := ratio(c.ns(), best.ns()); ok {
-					cell = times(v)
-				}
-			}
-			cells = append(cells, cell)
-		}
-		if a, ok := c.median("allocs/op"); ok && allocs == "" {
-			allocs = figure(a)
-		}
-	}
-	t.add(append(cells, allocs)...)
 }

@@ -20,24 +20,6 @@ const (
 
 var parts = []string{partBench, partMemory, partAccuracy, partCost, partSmall, partOutage}
 
-// ownPage is a page about one part alone, with a plot.
-type ownPage struct {
-	page, plot string
-	write      func(r recorded, plots map[string][]byte) string
-}
-
-// ownPages are the parts that have such a page. The others share one.
-var ownPages = map[string]ownPage{
-	partCost:   {costPage, plotCost, writeCost},
-	partSmall:  {smallPage, plotSmall, writeSmall},
-	partOutage: {outagePage, plotOutage, writeOutage},
-}
-
-func sharesPage(part string) bool {
-	_, own := ownPages[part]
-	return !own
-}
-
 func rawFile(dir, part string) string { return filepath.Join(dir, "raw-"+part+".txt") }
 
 // recorded is what all raw files say. A part that was never measured is empty.
@@ -62,26 +44,25 @@ func (r recorded) part(name string) *results {
 // load reads the raw files of a directory. At least one must be there.
 func load(dir string) (r recorded, err error) {
 	found := 0
-	read := func(part string) *results {
-		f, openErr := os.Open(rawFile(dir, part))
-		if openErr != nil {
-			if !errors.Is(openErr, fs.ErrNotExist) {
-				err = errors.Join(err, openErr)
-			}
-			return newResults()
+	for _, to := range []struct {
+		part string
+		res  **results
+	}{{partBench, &r.bench}, {partMemory, &r.memory}, {partAccuracy, &r.accuracy}, {partCost, &r.cost}, {partSmall, &r.small}, {partOutage, &r.outage}} {
+		*to.res = newResults()
+		f, err := os.Open(rawFile(dir, to.part))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return r, err
 		}
 		defer f.Close()
 		found++
-		res, parseErr := parse(f)
-		if parseErr != nil {
-			err = errors.Join(err, fmt.Errorf("%s: %w", f.Name(), parseErr))
-			return newResults()
+		if *to.res, err = parse(f); err != nil {
+			return r, fmt.Errorf("%s: %w", f.Name(), err)
 		}
-		return res
 	}
-	r = recorded{read(partBench), read(partMemory), read(partAccuracy), read(partCost), read(partSmall), read(partOutage)}
-	if err == nil && found == 0 {
-		err = fmt.Errorf("no raw results in %s", dir)
+	if found == 0 {
+		return r, fmt.Errorf("no raw results in %s", dir)
 	}
-	return r, err
+	return r, nil
 }

@@ -21,7 +21,6 @@ type row struct {
 	name   string   // without "Benchmark" and the number of processors
 	path   []string // the name's segments
 	values map[string][]float64
-	units  []string // keys of values, in the order of the file
 }
 
 // newResults returns an empty file's.
@@ -114,11 +113,7 @@ func (res *results) add(name string, fields []string) error {
 		if err != nil {
 			return err
 		}
-		unit := fields[i+1]
-		if _, known := r.values[unit]; !known {
-			r.units = append(r.units, unit)
-		}
-		r.values[unit] = append(r.values[unit], v)
+		r.values[fields[i+1]] = append(r.values[fields[i+1]], v)
 	}
 	return nil
 }

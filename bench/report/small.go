@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -74,69 +72,31 @@ func missingUnits(r recorded) (reading, bool) {
 
 // smallColumns are the figures of a limiter.
 var smallColumns = []column{
-	{"units", "units admitted"}, {"to-one", "÷ one process"},
-	{"fullest", "fullest window, limits: mean"}, {"fullest-worst", "worst"}, {"fullest-to-one", "mean ÷ one process"},
-	{"missing-%", "refused wrongly, %"},
-	{"calls/s", "Redis' calls/s"}, {"redis-us/check", "Redis, µs per check"},
-	{"heard-p50-ms", "until all refuse, ms: p50"}, {"heard-p99-ms", "p99"}, {"unheard-%", "never, %"},
-	{"failed", "failed"},
+	{"to-one", "admitted ÷ one process"}, {"fullest", "fullest window, limits: mean"}, {"fullest-worst", "worst"}, {"fullest-to-one", "mean ÷ one process"},
+	{"missing-%", "refused wrongly, %"}, {"calls/s", "Redis' calls/s"}, {"heard-p50-ms", "until all refuse, ms: p50"}, {"heard-p99-ms", "p99"},
 }
 
 // writeSmall writes that page.
-func writeSmall(r recorded, plots map[string][]byte) string {
+func writeSmall(r recorded) string {
 	var b strings.Builder
 	b.WriteString("# How exact fleets are at small limits\n\n" +
-		"Written by `go run ./bench/report -parts small`; do not edit. Figures are those of [the raw file](raw-small.txt) next to this page; `go run ./bench/report -parts small -from bench/results` " +
-		"makes the page from it again.\n\n" +
+		"Written by `go run ./bench/report -parts small`; do not edit. Figures are those of the raw file next to this page.\n\n" +
 		"All limits are for 30 s. Each key is asked for about twelve times as often as its limit allows, where the limit is 60 five times. One process that gets all checks admits what is right (`one` in the raw file, which also says how late the load was). " +
 		"The others get the same checks at the same times: `hybrid`; `alone`, nodes that count for themselves, as `httprate` does; `remote` and `redis_rate`, which ask Redis for each check. Those two are measured on ten nodes: it makes no difference which node asks. " +
 		"The fullest window of a key is the most that was admitted within any 30 s, by an exact record. Refused wrongly is what one process admits of a key and the fleet does not. " +
 		"\"Until all refuse\" is the time from the unit that uses up a key until the last node refuses it. It is measured of some further keys, and for 2 s at the most: after that a node counts as one that never hears of it.\n\n")
-	writeMachine(&b, r.small.config)
+	writeMachine(&b, partSmall, r.small.config)
 	b.WriteString("## What is wanted\n\n")
 	verdicts(&b, smallTargets(), r)
-	if plots[plotSmall] != nil {
-		fmt.Fprintf(&b, "![units admitted by one process' units, by fleet](%s)\n\n", plotSmall)
-	}
-	var seen []string
+	b.WriteString("![units admitted by one process' units, by fleet](" + plotSmall + ")\n\n" +
+		"## Rows\n\nA row is named as for `go run ./bench/small -run`: limiter, pattern, rule, limit and nodes. Random: each check comes to a node at random; burst: ten checks of a new key within so long. " +
+		"Rows of the pattern sticky, in which each key has a node of its own, are in the raw file alone.\n\n")
+	var rows []*row
 	for _, s := range r.small.smalls("", "") {
-		title := smallTitle(s)
-		if slices.Contains(seen, title) {
-			continue
+		if s.limiter != "one" && s.pattern != "sticky" { // the others are compared with one
+			rows = append(rows, &row{path: []string{"", strings.Join(s.path[1:], "/")}, values: s.values})
 		}
-		seen = append(seen, title)
-		fmt.Fprintf(&b, "### %s\n\n", title)
-		var rows []*row
-		for _, s := range r.small.smalls(s.pattern, s.rule) {
-			if s.limiter != "one" { // the others are compared with it
-				rows = append(rows, s.row)
-			}
-		}
-		writeTable(&b, rows, "", smallName, smallColumns)
 	}
+	writeRows(&b, rows, "row", smallColumns)
 	return strings.TrimRight(b.String(), "\n") + "\n"
-}
-
-// smallName names a row of a table.
-func smallName(r *row) string {
-	nodes := r.path[5] + " nodes"
-	if r.path[5] == "1" {
-		nodes = "one node"
-	}
-	return nodes + ", " + r.path[4] + ": `" + r.path[1] + "`"
-}
-
-// smallTitle puts a pattern and a rule into words.
-func smallTitle(s small) string {
-	rule := "token bucket"
-	if s.rule == "window" {
-		rule = "sliding window"
-	}
-	switch span, isBurst := strings.CutPrefix(s.pattern, "burst-"); {
-	case isBurst:
-		return "Ten checks of a new key within " + strings.Replace(span, "ms", " ms", 1) + " at random nodes, " + rule
-	case s.pattern == "sticky":
-		return "Each key at one node, " + rule
-	}
-	return "Keys at random nodes, " + rule
 }

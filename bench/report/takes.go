@@ -51,7 +51,7 @@ func fit(list []takes) (key, call, off float64, ok bool) {
 
 // writeTakes says what reports cost Redis, and how many it could take.
 func writeTakes(b *strings.Builder, res *results) {
-	t := newTable("", "keys reported/s", "by the formula", "keys per call", "Redis, µs per key", "commands per key", "B per key", "keys/s that half a core could take")
+	t := newTable("load", "limiter", "keys reported/s", "by the formula", "Redis, µs per key", "keys/s that half a core could take")
 	var words strings.Builder
 	for _, limiter := range []string{"hybrid", "hybrid-window"} {
 		list := res.takes(limiter)
@@ -59,11 +59,7 @@ func writeTakes(b *strings.Builder, res *results) {
 			fmt.Fprintf(&words, "Of `%s` a key takes Redis %s µs, and a script call %s µs beside its keys: that comes within %.0f %% of each load. ", limiter, figure(key), figure(call), 100*off)
 		}
 		for _, l := range list {
-			commands, _ := l.median("commands/s")
-			checks, _ := l.median("checks/s")
-			bytes, _ := l.median("B/check")
-			t.add("`"+limiter+"`: "+strings.ReplaceAll(costTitle(l.load), ", one node", ""), figure(l.keys), cell(l.median("formula-keys/s")), cell(res.keysPerCall(l.name)),
-				figure(l.us/l.keys), figure(commands/l.keys), figure(bytes*checks/l.keys), figure(0.5e6*l.keys/l.us))
+			t.add(l.load, "`"+limiter+"`", figure(l.keys), cell(l.median("formula-keys/s")), figure(l.us/l.keys), figure(0.5e6*l.keys/l.us))
 		}
 	}
 	if len(t.rows) == 0 {
