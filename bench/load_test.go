@@ -121,29 +121,6 @@ func warm(keys []string, ask check) {
 // there is nothing to warm up for.
 func tried() bool { return flag.Lookup("test.benchtime").Value.String() == "1x" }
 
-// measure times checks of keys that are all known, from one goroutine and from
-// all processors.
-func measure(b *testing.B, keys []string, ask check) {
-	warm(keys, ask)
-	mask := uint64(len(keys) - 1)
-	b.Run("serial", func(b *testing.B) {
-		b.ReportAllocs()
-		rng := rand.NewPCG(1, 2)
-		for b.Loop() {
-			ask(keys[rng.Uint64()&mask])
-		}
-	})
-	b.Run("parallel", func(b *testing.B) {
-		b.ReportAllocs()
-		b.RunParallel(func(pb *testing.PB) {
-			rng := rand.NewPCG(rand.Uint64(), 2)
-			for pb.Next() {
-				ask(keys[rng.Uint64()&mask])
-			}
-		})
-	})
-}
-
 // run measures checks of a load whose every answer should be want. Answers are
 // looked at, which costs everybody the same: a contender that refuses what it
 // should admit, or the other way round, is not doing the work of its row.

@@ -23,8 +23,6 @@ const (
 var (
 	generous = limit.Must(limit.Funnel("generous", manyUnits, manyPerSec, time.Second))
 	usedUp   = limit.Must(limit.Funnel("used up", 1, 1, time.Hour))
-	window   = limit.Must(limit.SlidingWindow("window", manyUnits, time.Minute))
-	hourly   = limit.Must(limit.FixedWindow("hourly", manyUnits, time.Hour))
 )
 
 // asks is a limiter with its rule: what the tables call.
@@ -37,13 +35,8 @@ type asks struct {
 // those that keep the synchronization busy, so that nobody is evicted.
 func room(keys []string) int { return max(4*uniform, 2*len(keys)) }
 
-// open returns a limiter that is closed with the benchmark, without waiting
+// openWith returns a limiter that is closed with the benchmark, without waiting
 // for its last report.
-func open(tb testing.TB, rdb *redis.Client) *hybrid.Limiter {
-	tb.Helper()
-	return openWith(tb, rdb, hybrid.Options{MaxKeys: 2 * uniform})
-}
-
 func openWith(tb testing.TB, rdb *redis.Client, o hybrid.Options) *hybrid.Limiter {
 	tb.Helper()
 	var client redis.UniversalClient // nil, unlike an interface that holds a nil client

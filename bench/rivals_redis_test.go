@@ -6,7 +6,6 @@ import (
 
 	"github.com/go-redis/redis_rate/v10"
 	"github.com/redis/go-redis/v9"
-	goredisstore "github.com/throttled/throttled/v2/store/goredisstore.v9"
 
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -51,13 +50,4 @@ func redisRateAsks(l *redis_rate.Limiter, rule *limit.Rule) asks {
 			return err == nil && res.Remaining > 0
 		},
 	}
-}
-
-// openThrottledRedis reads in one round trip and swaps in another.
-func openThrottledRedis(tb testing.TB, _ []string, rule *limit.Rule) asks {
-	store, err := goredisstore.NewCtx(served(tb), "t:")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return throttledAsks(tb, store, rule)
 }

@@ -8,15 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/RussellLuo/slidingwindow"
-	"github.com/failsafe-go/failsafe-go/ratelimiter"
 	"github.com/go-chi/httprate"
 	"github.com/sethvargo/go-limiter/memorystore"
 	"github.com/throttled/throttled/v2"
 	"github.com/throttled/throttled/v2/store/memstore"
 	ulule "github.com/ulule/limiter/v3"
 	"github.com/ulule/limiter/v3/drivers/store/memory"
-	uber "go.uber.org/ratelimit"
 	"golang.org/x/time/rate"
 
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -25,21 +22,6 @@ import (
 // Other people's limiters that decide in the process. Each is told the limit of
 // the rule: funnels with its rate, windows with an hour of width. Where there
 // is a choice, the faster of what the library offers is taken.
-
-// perKey keeps one limiter per key in a map that forgets nothing: what one
-// writes around a library that has no keys of its own.
-type perKey[L any] struct {
-	m    sync.Map
-	make func() L
-}
-
-func (p *perKey[L]) of(key string) L {
-	v, ok := p.m.Load(key)
-	if !ok {
-		v, _ = p.m.LoadOrStore(key, p.make())
-	}
-	return v.(L)
-}
 
 // funnelRate is the rate of a rule in units per second.
 func funnelRate(rule *limit.Rule) rate.Limit {
@@ -55,12 +37,20 @@ func openXtime(_ testing.TB, _ []string, rule *limit.Rule) asks {
 	}
 }
 
-// openXtimeMap has one limiter per key.
+// openXtimeMap has one limiter per key in a map that forgets nothing: what one
+// writes around a library that has no keys of its own.
 func openXtimeMap(_ testing.TB, _ []string, rule *limit.Rule) asks {
-	p := perKey[*rate.Limiter]{make: func() *rate.Limiter { return rate.NewLimiter(funnelRate(rule), int(rule.Limit())) }}
+	var m sync.Map
+	of := func(key string) *rate.Limiter {
+		v, ok := m.Load(key)
+		if !ok {
+			v, _ = m.LoadOrStore(key, rate.NewLimiter(funnelRate(rule), int(rule.Limit())))
+		}
+		return v.(*rate.Limiter)
+	}
 	return asks{
-		allow: func(key string) bool { return p.of(key).Allow() },
-		peek:  func(key string) bool { return p.of(key).Tokens() >= 1 },
+		allow: func(key string) bool { return of(key).Allow() },
+		peek:  func(key string) bool { return of(key).Tokens() >= 1 },
 	}
 }
 
@@ -99,10 +89,6 @@ func openThrottled(tb testing.TB, _ []string, rule *limit.Rule) asks {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return throttledAsks(tb, store, rule)
-}
-
-func throttledAsks(tb testing.TB, store throttled.GCRAStoreCtx, rule *limit.Rule) asks {
 	l, err := throttled.NewGCRARateLimiterCtx(store, quota(rule))
 	if err != nil {
 		tb.Fatal(err)
@@ -165,38 +151,4 @@ func openHTTPRate(tb testing.TB, _ []string, rule *limit.Rule) asks {
 			return err == nil && int(used) < n
 		},
 	}
-}
-
-// openSlidingWindow has no keys: one limiter for each. It cannot peek.
-func openSlidingWindow(_ testing.TB, _ []string, rule *limit.Rule) asks {
-	p := perKey[*slidingwindow.Limiter]{make: func() *slidingwindow.Limiter {
-		// Nothing runs in the background of a local window, so that there is
-		// nothing to stop.
-		l, _ := slidingwindow.NewLimiter(time.Hour, rule.Limit(), func() (slidingwindow.Window, slidingwindow.StopFunc) {
-			return slidingwindow.NewLocalWindow()
-		})
-		return l
-	}}
-	return asks{allow: func(key string) bool { return p.of(key).Allow() }}
-}
-
-// uberPerSec is as many units a second as uber's limiter can be told of: a
-// check takes longer than one, so that it never sleeps.
-const uberPerSec = 1_000_000_000
-
-// openUber has no keys: one limiter for each. It does not refuse but sleeps
-// until it may admit, so that it has no place among the refused, and it is not
-// told of the rule.
-func openUber(_ testing.TB, _ []string, _ *limit.Rule) asks {
-	p := perKey[uber.Limiter]{make: func() uber.Limiter { return uber.New(uberPerSec) }}
-	return asks{allow: func(key string) bool { return !p.of(key).Take().IsZero() }}
-}
-
-// openFailsafe has no keys: one limiter for each, with a fixed window, the kind
-// of the two that admits bursts. It cannot peek.
-func openFailsafe(_ testing.TB, _ []string, rule *limit.Rule) asks {
-	p := perKey[ratelimiter.RateLimiter[any]]{make: func() ratelimiter.RateLimiter[any] {
-		return ratelimiter.NewBursty[any](uint(rule.Limit()), time.Hour)
-	}}
-	return asks{allow: func(key string) bool { return p.of(key).TryAcquirePermit() }}
 }

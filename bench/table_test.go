@@ -22,7 +22,6 @@ type contender struct {
 	open    opener
 	keyless bool // one limiter for everybody
 	closed  bool // knows no keys but those that it was opened with
-	blocks  bool // sleeps where others refuse
 	remote  bool // asks a Redis with every check
 	admits  bool // is asked for what it admits, in a row of what is refused
 }
@@ -43,9 +42,6 @@ var inProcess = []contender{
 	{name: "throttled", open: openThrottled},
 	{name: "ulule", open: openUlule},
 	{name: "httprate", open: openHTTPRate},
-	{name: "slidingwindow-map", open: openSlidingWindow},
-	{name: "uber-map", open: openUber, blocks: true},
-	{name: "failsafe-map", open: openFailsafe},
 }
 
 // single has no keys, and is in the rows of one key only.
@@ -102,19 +98,11 @@ func named(names ...string) func(contender) bool {
 var overRedis = []contender{
 	{name: "redis-rate", open: openRedisRate, remote: true},
 	{name: "redis-rate-pipelined", open: openRedisRatePipelined, remote: true},
-	{name: "throttled-redis", open: openThrottledRedis, remote: true},
 }
 
 // million are in the row of 1,000,000 keys, most of whose time goes into making
-// the keys known: one of ours for each clock, and those of the others that have
-// keys of their own, besides the map that stands for all who have not.
-var million = some(inProcess, func(c contender) bool {
-	switch c.name {
-	case "local-coarse", "hybrid-synced", "floor-coarse", "slidingwindow-map", "uber-map", "failsafe-map":
-		return false
-	}
-	return true
-})
+// the keys known.
+var million = some(inProcess, func(c contender) bool { return !named("local-coarse", "hybrid-synced", "floor-coarse")(c) })
 
 // join puts lists of contenders one after another.
 func join(lists ...[]contender) (all []contender) {
@@ -175,9 +163,8 @@ func BenchmarkAllow(b *testing.B) {
 
 // BenchmarkRefused: a check that is refused, as most are in an attack.
 func BenchmarkRefused(b *testing.B) {
-	refuses := func(c contender) bool { return !c.blocks }
-	row(b, evenly(uniform), withAdmitted(seldom(some(join(inProcess, byRule, byState), refuses))), usedUp, false)
-	row(b, evenly(1), withAdmitted(seldom(some(join(inProcess, single, overRedis), refuses))), usedUp, false)
+	row(b, evenly(uniform), withAdmitted(seldom(join(inProcess, byRule, byState))), usedUp, false)
+	row(b, evenly(1), withAdmitted(seldom(join(inProcess, single, overRedis))), usedUp, false)
 	if !*full {
 		return
 	}
