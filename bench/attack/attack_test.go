@@ -61,23 +61,3 @@ func TestAttacker(t *testing.T) {
 		}
 	}
 }
-
-// The keys of a cycle come twice as often as those of honest guests, all of them equally often, but
-// not at equal distances.
-func TestBusyAttacker(t *testing.T) {
-	s := scenario{rule: minute, attack: busy(100)}
-	s.attack.checks, s.attack.units = 1, 1
-	checks, uneven := attacks(s), false
-	if len(checks) != 100 {
-		t.Errorf("%d keys, want 100", len(checks))
-	}
-	for key, list := range checks {
-		if n := len(list); n < 29 || n > 31 { // 2 rounds of 7.5 checks, twice as often
-			t.Errorf("%s: %d checks, want 30", key, n)
-		}
-		uneven = uneven || list[2].at-list[1].at != list[1].at-list[0].at
-	}
-	if !uneven {
-		t.Error("the keys come in the same order each time")
-	}
-}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
-	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // fake is a subject that a test makes up.
@@ -102,73 +101,5 @@ func TestJudgeOfClosedLimiter(t *testing.T) {
 	}
 	if r := m.Results[honest]; r.Wrong != r.Asked {
 		t.Errorf("%+v, want all refused", r)
-	}
-}
-
-// Guests keep to their habits: those who have taken something have done so before the attack, and
-// all but untouched ones ask every tenth to sixth of a period. Where all is refused, the number of
-// units says what a call is.
-func TestHabits(t *testing.T) {
-	s := row(t, "hour-40/1x10")
-	filled, last, pauses := map[group]int{}, map[string]time.Duration{}, 0
-	playFake(t, s, func(c clock.Clock) func(string, int64) bool {
-		from := c.Now()
-		return func(key string, n int64) bool {
-			of, at := groupOf(key), c.Now()-from
-			switch {
-			case of == groups: // the attacker
-			case n == habits[of].taken && of != nearUntouched || n == 8:
-				if at < s.lead() || at%s.pace < s.lead() && habits[of].again {
-					filled[of]++
-				}
-			case n != habits[of].units || at < s.lead():
-				t.Errorf("%s takes %d after %v", key, n, at)
-			case last[key] > 0 && of != nearUntouched:
-				pauses++
-				if pause := at - last[key]; pause < s.pace/10-leastPause || pause > s.pace/6+leastPause {
-					t.Errorf("%s asks again after %v", key, pause)
-				}
-				fallthrough
-			default:
-				last[key] = at
-			}
-			return false
-		}
-	})
-	_, scale := options{0.02, 1}.room(s)
-	for of, h := range habits {
-		want := int(float64(h.keys) * scale)
-		if h.again {
-			want *= 3 // in two rounds of attack, and in the period after them
-		}
-		if h.taken > 0 && filled[group(of)] != want {
-			t.Errorf("%s: %d have taken something at the beginning of a round, want %d", h.name, filled[group(of)], want)
-		}
-	}
-	if pauses == 0 {
-		t.Error("nobody has asked twice")
-	}
-}
-
-// groupOf returns the group of a key, or groups.
-func groupOf(key string) group {
-	name, _, _ := strings.Cut(key, "/")
-	for of := range groups {
-		if habits[of].name == name {
-			return of
-		}
-	}
-	return groups
-}
-
-// The judge counts as the rule does, and enters nothing that is above it.
-func TestJudge(t *testing.T) {
-	j, err := newJudge(clock.NewManual(dawn), limit.Must(limit.SlidingWindow("attack", 10, time.Hour)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer j.close()
-	if !j.admitted("key", 8) || j.admitted("key", 3) || j.left("key") != 2 || !j.admitted("key", 2) || j.left("key") != 0 {
-		t.Errorf("%d units are left", j.left("key"))
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"regexp"
 	"strings"
 	"testing"
 
@@ -55,24 +54,5 @@ func TestRun(t *testing.T) {
 	}
 	if code := run([]string{"-run", "nothing"}, &out, &errs); code != rig.ExitFailed || !strings.Contains(errs.String(), "attack: no row") {
 		t.Errorf("exit code %d, %q", code, errs.String())
-	}
-}
-
-// Rows have names of their own and bounds. Those with Redis are left out unless they are asked for.
-func TestRows(t *testing.T) {
-	names := map[string]bool{}
-	for _, s := range rows() {
-		if names[s.name] {
-			t.Errorf("%s is there twice", s.name)
-		}
-		names[s.name] = true
-		if s.bounds.honest <= 0 || s.bounds.fresh <= 0 || s.bounds.above <= 0 || s.attack.checks*int(s.attack.units) < 1 {
-			t.Errorf("%s: %+v", s.name, s)
-		}
-	}
-	for _, s := range selected(rows(), regexp.MustCompile("."), false) {
-		if s.place != alone {
-			t.Errorf("%s needs a Redis", s.name)
-		}
 	}
 }

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-	"strings"
 	"testing"
 )
 
@@ -36,33 +34,5 @@ func TestMissed(t *testing.T) {
 		if *r = (result{}); m.verdict() != "MISSED: "+habits[of].name {
 			t.Errorf("%s: %s if nobody has asked", habits[of].name, m.verdict())
 		}
-	}
-}
-
-func TestRow(t *testing.T) {
-	m := sound()
-	m.Results[honest].Wrong, m.Checks, m.Heap = 15, 42, 3<<20
-	m.Figures = figures{unknown, 1, 2}
-	var b strings.Builder
-	m.row(&b)
-	want := "| row | 1.5 % (15 of 1000) | 0 % (0 of 1000) | 0 % (0 of 1000) | 0 % (0 of 1000) | 0 % (0 of 1000) | 42 | ? / 1 / 2 | 3 | 0s | 1; 5; 0.1 % | MISSED: honest |\n"
-	if b.String() != want {
-		t.Errorf("%s, want %s", b.String(), want)
-	}
-}
-
-// What has come of a row is the same after it was in a file.
-func TestOutcomeInFile(t *testing.T) {
-	o := outcome{Checks: 1, Figures: figures{2, 3, 4}, Heap: 5}
-	for of := range groups {
-		o.Results[of] = result{6, 7, 8, 9 + int64(of)}
-	}
-	text, err := json.Marshal(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var back outcome
-	if err := json.Unmarshal(text, &back); err != nil || back != o {
-		t.Errorf("%v, %+v of %s", err, back, text)
 	}
 }

@@ -83,22 +83,6 @@ func TestQuietVirtual(t *testing.T) {
 	}
 }
 
-// Redis is away for as long as a row says, in each round.
-func TestIsAway(t *testing.T) {
-	s := row(t, "away-2000")
-	for at, want := range map[time.Duration]bool{
-		0: false, s.lead() - 1: false, s.lead(): true, s.lead() + awayFor - 1: true, s.lead() + awayFor: false,
-		s.pace + s.lead() + 1: true, 2*s.pace + s.lead() + 1: false,
-	} {
-		if s.isAway(at) != want {
-			t.Errorf("away after %v: %v", at, !want)
-		}
-	}
-	if s := row(t, "hour-40/1x10/redis"); s.isAway(s.lead()) {
-		t.Error("Redis is away in a row that does not say so")
-	}
-}
-
 func TestSmallReal(t *testing.T) {
 	redistest.Start(t).Close() // skips where there is none
 	for _, name := range []string{"nodes-50000", "nodes-50000-starved"} {

@@ -37,31 +37,6 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// Each limiter is measured where a row says something of it, each row beside nothing.
-func TestDoes(t *testing.T) {
-	for _, c := range []struct {
-		r    row
-		want string
-	}{
-		{row{1000, 200, 1, far}, "nothing hybrid hybrid-window redis_rate memorystore"},
-		{row{50000, 20000, 1, far}, "nothing hybrid hybrid-window memorystore"},
-		{row{5000, 2000, 4, at}, "nothing hybrid hybrid-window hybrid-exact remote redis_rate"},
-		{row{1000, 200, 4, spent}, "nothing hybrid hybrid-exact remote redis_rate"},
-		{row{0, 20000, 1, idle}, "nothing hybrid"},
-		{row{0, 65536, 1, flatOut}, "hybrid hybrid-window memorystore"},
-	} {
-		var names []string
-		for _, l := range limiters {
-			if l.does(c.r) {
-				names = append(names, l.name)
-			}
-		}
-		if got := strings.Join(names, " "); got != c.want {
-			t.Errorf("%v: %s, want %s", c.r, got, c.want)
-		}
-	}
-}
-
 // The kinds of loads are what they are called: by their own limits, nearly nobody, half, or
 // nearly everybody is refused.
 func TestKinds(t *testing.T) {
@@ -82,24 +57,5 @@ func TestKinds(t *testing.T) {
 		if most := rule.Limit() / int64(2*r.nodes); r.kind == scarce && most > 1 {
 			t.Errorf("%v: up to %d units are not urgent", r, most)
 		}
-	}
-}
-
-// The load keeps its pace, and each check is timed.
-func TestLoad(t *testing.T) {
-	r := row{2000, 10, 2, far}
-	var asked []int
-	s := fleet.Of(r.nodes, func() func(string) bool {
-		i := len(asked)
-		asked = append(asked, 0)
-		return func(string) bool { asked[i]++; return i == 0 }
-	}, nil)
-	l := newLoad(r)
-	n := l.run(s, 100*time.Millisecond, true)
-	if made := asked[0] + asked[1]; n != made || n != len(l.took) || n < 20 || n > 200 {
-		t.Errorf("%d checks counted, %d made, %d timed, in 0.1 s at 2,000 a second", n, made, len(l.took))
-	}
-	if asked[0]-asked[1] > 1 || asked[1] > asked[0] || l.refused != asked[1] {
-		t.Errorf("two nodes were asked %v times, %d refusals counted", asked, l.refused)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -103,33 +102,6 @@ func TestTraffic(t *testing.T) {
 	}
 }
 
-// The limiters that ask Redis each time are measured where they say something, on ten nodes.
-func TestDoes(t *testing.T) {
-	for name, want := range map[string]string{
-		"random/window/5/1":     "one hybrid",
-		"random/bucket/5/4":     "one hybrid alone",
-		"random/window/60/10":   "one hybrid alone remote",
-		"random/bucket/60/10":   "one hybrid alone remote redis_rate",
-		"sticky/bucket/60/10":   "one hybrid alone",
-		"burst-5ms/bucket/5/10": "one hybrid alone remote redis_rate",
-	} {
-		i := slices.IndexFunc(rows(), func(r row) bool { return r.String() == name })
-		if i < 0 {
-			t.Errorf("no row %s", name)
-			continue
-		}
-		var names []string
-		for _, l := range limiters {
-			if l.does(rows()[i]) {
-				names = append(names, l.name)
-			}
-		}
-		if got := strings.Join(names, " "); got != want {
-			t.Errorf("%s: %s, want %s", name, got, want)
-		}
-	}
-}
-
 // A key is watched from the unit that uses it up, until the last of the other nodes refuses.
 // The one that admitted the unit is not asked. One that never refuses ends the wait.
 func TestWatcher(t *testing.T) {
@@ -164,28 +136,6 @@ func TestWatcher(t *testing.T) {
 			t.Errorf("took %v, %d never: want 30 ms, and once the whole wait", w.took, w.never)
 		}
 	})
-}
-
-func TestCheck(t *testing.T) {
-	for _, c := range []struct {
-		o             options
-		pattern, want string
-		args          []string
-	}{
-		{options{length: 1, parallel: 1}, ".", "", nil},
-		{options{length: 0, parallel: 1}, ".", "-for is 0s", nil},
-		{options{length: 1, parallel: 0}, ".", "-parallel is 0", nil},
-		{options{length: 1, parallel: 1}, "(", "missing closing", nil},
-		{options{length: 1, parallel: 1}, ".", "unexpected", []string{"more"}},
-	} {
-		if err := c.o.check(c.pattern, c.args); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%+v: %v, want %q", c.o, err, c.want)
-		}
-	}
-	o := options{length: 1, parallel: 1, pattern: regexp.MustCompile("^nothing$")}
-	if err := o.run(nil, rows()); err == nil {
-		t.Error("to measure no row is no error")
-	}
 }
 
 // Two rows on real servers, with windows of a second. The slack is for the time between the
