@@ -129,15 +129,3 @@ func TestBookedTwiceIsToldLate(t *testing.T) {
 		}
 	}
 }
-
-// The memory of all but quotas is bounded, and what a process of long ago has admitted of
-// one excuses nobody.
-func TestTotalsAreRemembered(t *testing.T) {
-	b := newBout(quota(1<<40), 1)
-	b.admit(1)
-	b.run(3*ring, turn{})
-	b.must(t, "long after", 0, 3*ring)
-	b.run(ring, turn{}, happens(0, left))
-	b.run(100, turn{}, happens(0, born))
-	b.must(t, "the next process", 0, 3*ring+100)
-}

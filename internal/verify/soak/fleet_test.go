@@ -41,25 +41,6 @@ func TestExcess(t *testing.T) {
 	}
 }
 
-func TestFindingTops(t *testing.T) {
-	none := finding{}
-	for _, c := range []struct {
-		f, g finding
-		want bool
-	}{
-		{finding{admitted: 1, bound: 100, limit: 100}, none, true},
-		{none, finding{admitted: 1, bound: 100, limit: 100}, false},
-		{finding{admitted: 90, bound: 100, limit: 100}, finding{admitted: 170, bound: 200, limit: 100}, true},
-		{finding{admitted: 170, bound: 200, limit: 100}, finding{admitted: 90, bound: 100, limit: 100}, false},
-		{finding{admitted: 130, bound: 130, limit: 100}, finding{admitted: 400, bound: 400, limit: 400}, true},
-		{finding{admitted: 400, bound: 400, limit: 400}, finding{admitted: 130, bound: 130, limit: 100}, false},
-	} {
-		if got := c.f.tops(c.g); got != c.want {
-			t.Errorf("%+v tops %+v: %v", c.f, c.g, got)
-		}
-	}
-}
-
 // During an outage of one node the others need not know more of it than
 // before, and it no more of them; afterwards they must.
 func TestKnownInAnOutage(t *testing.T) {
@@ -371,4 +352,24 @@ func TestBoundsCoverTheRules(t *testing.T) {
 			t.Errorf("%v: a limiter with a limit of %d went unnoticed, the fullest window was %+v", rule, generous.Limit(), b.worst)
 		}
 	}
+}
+
+// What is remembered of a process does not grow while something is wrong with it, and it tells
+// all of that in the end.
+func TestReportsOfAnOutage(t *testing.T) {
+	b := newBout(quota(1<<40), 2)
+	b.admit(1, 1)
+	b.run(100, turn{})
+	b.nodes[1].cause = true
+	b.run(5000, turn{})
+	if n := len(b.procs[1].waiting); n > testAge+1 {
+		t.Errorf("%d reports are kept", n)
+	}
+	if got, want := b.most(&b.keys[0], 0, b.now), 2.0*5100; got != want {
+		t.Errorf("at most %v, want %v", got, want)
+	}
+	b.nodes[1].cause = false
+	b.admit(1, 0)
+	b.run(3*testAge, turn{})
+	b.must(t, "back", 0, 5100+5100+3*testAge)
 }

@@ -104,26 +104,6 @@ func TestBadFlags(t *testing.T) {
 	}
 }
 
-func TestExitCodes(t *testing.T) {
-	gone, cancel := context.WithCancel(t.Context())
-	cancel()
-	for _, c := range []struct {
-		ctx  context.Context
-		ok   bool
-		err  error
-		want int
-	}{
-		{t.Context(), true, nil, 0},
-		{t.Context(), false, nil, rig.ExitBroken},
-		{t.Context(), false, io.EOF, rig.ExitFailed},
-		{gone, false, context.Canceled, rig.ExitInterrupted},
-	} {
-		if got := conclude(c.ctx, c.ok, c.err, io.Discard); got != c.want {
-			t.Errorf("%+v: %d", c, got)
-		}
-	}
-}
-
 func values(n int, f func(i int) float64) (out []float64) {
 	for i := range n {
 		out = append(out, f(i))
@@ -155,27 +135,6 @@ func TestTrend(t *testing.T) {
 		_, _, grown, ok := s.grown()
 		if grown != c.grown || s.soars() != c.soars || ok == c.few {
 			t.Errorf("%s: grown %v, soars %v, enough %v: %v", c.name, grown, s.soars(), ok, &s)
-		}
-	}
-}
-
-// A series of days is thinned out, and shows the same trend.
-func TestTrendIsBounded(t *testing.T) {
-	for _, leak := range []float64{0, 0.01} {
-		s := series{scale: 1, slack: 0.1, least: 5}
-		for i := range 10 * keptSamples {
-			s.add(100 + leak*float64(i))
-		}
-		if _, _, grown, ok := s.grown(); !ok || grown != (leak > 0) || len(s.values) >= keptSamples {
-			t.Errorf("leak %v: %v, %d values", leak, &s, len(s.values))
-		}
-	}
-}
-
-func TestMedian(t *testing.T) {
-	for want, v := range map[float64][]float64{0: nil, 3: {3}, 2: {3, 1}, 5: {9, 5, 1}} {
-		if got := median(v); got != want {
-			t.Errorf("%v: %v", v, got)
 		}
 	}
 }
@@ -233,82 +192,5 @@ func TestBooks(t *testing.T) {
 		if c.want == "" && said != "" || !strings.Contains(said, c.want) {
 			t.Errorf("%s: %q", c.name, said)
 		}
-	}
-}
-
-func TestSumCountsTheLost(t *testing.T) {
-	b := newBooks(func(string, ...any) { t.Error("a breach") })
-	b.retire(says("a", 10, 7, 1))
-	if got, want := b.sum([]account{says("b", 5, 4, 0)}).String(), "15 = 11 + 0 + 1 + 1 + 2"; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
-}
-
-// Pending units are told from stuck ones by what was admitted of late.
-func TestTrail(t *testing.T) {
-	tr := trail{at: 1}
-	var all []int64
-	rng := rand.New(rand.NewPCG(3, 4))
-	for s := 1; s < 2000; s++ {
-		n := rng.Int64N(2) * rng.Int64N(5)
-		all = append(all, n)
-		if n > 0 {
-			tr.add(s, n)
-		}
-		for _, back := range []int{0, 1, 7, 50, 200} {
-			if since := s - back; since >= 1 && n > 0 {
-				want := int64(0)
-				for _, u := range all[since:] {
-					want += u
-				}
-				if got := tr.since(since); got != want {
-					t.Fatalf("slot %d, since %d: %d, want %d", s, since, got, want)
-				}
-			}
-		}
-	}
-}
-
-// One seed gives each victim the same fortune.
-func TestDice(t *testing.T) {
-	draw := func() (out []int) {
-		d := dice{rand.New(rand.NewPCG(7, 8))}
-		for range 50 {
-			out = append(out, pick(d, []choice[int]{{1, 1}, {2, 2}, {3, 3}}), int(d.between(5, 9)), int(d.mostlyShort(10, 99)))
-		}
-		return out
-	}
-	a, b := draw(), draw()
-	seen := map[int]int{}
-	for i := range a {
-		if a[i] != b[i] {
-			t.Fatal("two draws from one seed differ")
-		}
-		switch v := a[i]; {
-		case i%3 == 0:
-			seen[v]++
-		case i%3 == 1 && (v < 5 || v > 9), i%3 == 2 && (v < 10 || v > 99):
-			t.Errorf("drew %d", v)
-		}
-	}
-	if len(seen) != 3 || seen[3] <= seen[1] {
-		t.Errorf("drew %v of 1, 2, 3 with these weights", seen)
-	}
-}
-
-func TestTraffic(t *testing.T) {
-	tr := newTraffic(4)
-	n := len(hotRules)*hotKeys + len(quotaRules) + 1
-	if len(tr.items) != n || tr.pick(0) != 0 || tr.pick(0.999999) != n {
-		t.Errorf("%d items, picked %d and %d at the ends", len(tr.items), tr.pick(0), tr.pick(0.999999))
-	}
-	d, lasting := dice{rand.New(rand.NewPCG(1, 1))}, 0
-	for range 1000 {
-		if newSpec(tr.items[tr.victim(d)].rule).endless {
-			lasting++
-		}
-	}
-	if lasting < 400 || lasting > 600 {
-		t.Errorf("%d of 1000 victims are quotas", lasting)
 	}
 }
