@@ -45,32 +45,3 @@ func TestUnitsAreReportedBesideExactCalls(t *testing.T) {
 		t.Error("a unit waits for longer than a lag")
 	}
 }
-
-// Redis' clock is set back after it has answered an exact call, and the node learns of that before the answer
-// comes. It does not use the answer, but asks with the next check, and reports the units again when Redis has lost
-// them.
-func TestAnswerFromBeforeTheClockWasSet(t *testing.T) {
-	rule := limit.Must(limit.Funnel("f", 1000, 1, time.Second))
-	s := emptySim(t, 1, Options{SyncInterval: simInterval, MaxLag: 10 * time.Second, Shards: 1}, 1, []*limit.Rule{rule})
-	s.withExact()
-	n, k, v := s.addNode(Options{}), oracleKey{rule, "key0"}, s.servers[0]
-	s.exact.kinds[oracleKey{rule, "key1"}], s.exact.kinds[k] = neverExact, neverExact
-	n.take(k.key, rule, 1)
-	s.run(2 * time.Second)
-	c := &exactCall{keys: []oracleKey{k}, units: []int64{500}, begun: s.now}
-	c.asks = []redisstore.Ask{{Counter: s.keyspace().CounterKey(rule, k.key), Rule: rule, Units: 500, Own: 500}}
-	sent := n.time()
-	v.takeExactly(n, c)
-	s.run(time.Millisecond)
-	v.jump(-int64(5 * time.Second))
-	n.take("key1", rule, 1) // the answer shows the new clock
-	s.run(950 * time.Millisecond)
-	n.learn(c, sent)
-	n.take(k.key, rule, 1)
-	s.run(2 * simInterval)
-	v.wipe()
-	s.run(5 * time.Second)
-	if left := v.remaining(c.asks[0].Counter, rule, 0); left > 510 { // 500 units less what leaks meanwhile
-		t.Errorf("%d left of 1000: the units were not reported again", left)
-	}
-}

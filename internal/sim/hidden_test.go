@@ -8,18 +8,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Heartbeats get through to a slow server, also when it is unknown which shards are on it.
-func TestHiddenShardsOnASlowServer(t *testing.T) {
-	for _, unmapped := range []bool{false, true} {
-		s := onASlowServer(t, func(s *sim) { s.unmapped = unmapped })
-		s.run(60 * time.Second)
-		for _, n := range s.nodes {
-			s.oracle.struck(s.servers[0])
-			n.staysSynced(fmt.Sprintf("unknown client %v: ", unmapped))
-		}
-	}
-}
-
 // Shards by themselves share what may be under way: they may all be on one server.
 func TestHiddenShardsAtSaturation(t *testing.T) {
 	wide := limit.Must(limit.SlidingWindowBuckets("wide", 1_000_000, 1000*time.Second, 1000))

@@ -154,54 +154,6 @@ func TestClientThatIsOutOfDate(t *testing.T) {
 	}
 }
 
-// A new master at another address gets what it has missed in one pipeline at a time, as the
-// old one would be.
-func TestNewMasterIsToldGently(t *testing.T) {
-	const shards = 64
-	for _, failover := range []bool{false, true} {
-		s := spread(t, Options{Shards: shards}, func(i int) int { return i % 2 }, reconcileRule)
-		n := s.addNode(Options{})
-		a := s.servers[0]
-		s.run(2 * time.Second)
-		n.takeAll(500)
-		s.run(2 * time.Second)
-		a.kill()
-		n.takeAll(500)
-		s.run(time.Second)
-		n.takeAll(500)
-		s.run(2 * time.Second)
-		if n.core.State().Mode != reconcile.Degraded || n.core.State().Down != shards/2 {
-			t.Fatal(n.core.State())
-		}
-		if failover {
-			r := &simServer{s: s, id: 2, model: s.redis, clock: simClock{at: s.now, base: s.now}}
-			for i := range s.servers {
-				if s.servers[i] == a {
-					s.servers[i] = r
-				}
-			}
-		} else {
-			a.restart()
-		}
-		most := 0
-		begun := s.now
-		for n.core.State().Mode != reconcile.Synced && s.now-begun < int64(20*time.Second) {
-			s.run(100 * time.Microsecond)
-			busy := 0
-			is := n.look()
-			for _, shards := range is.Pipelines {
-				if is.Shards[shards[0]].Missed {
-					busy++
-				}
-			}
-			most = max(most, busy)
-		}
-		if most > 1 {
-			t.Errorf("fail-over %v: %d pipelines of what was missed were under way at once to one server", failover, most)
-		}
-	}
-}
-
 // Shards move between three masters that die and return, over connections that lose. In the
 // end each unit is booked once, and nothing is left of it all.
 func TestShardsThatMoveAllTheTime(t *testing.T) {

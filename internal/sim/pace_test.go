@@ -226,14 +226,19 @@ func TestLostTwice(t *testing.T) {
 }
 
 // Nodes return after an outage to a server that needs longer than CommandTimeout for
-// a heartbeat, and stay.
+// a heartbeat, and stay, also when it is unknown which shards are on it.
 //
 // Fault 10: three nodes, and a server that takes 4 ms for every script.
 func TestNodesReturnToASlowServer(t *testing.T) {
-	s := onASlowServer(t, func(*sim) {})
-	s.run(20 * time.Second)
-	for _, n := range s.nodes {
-		n.staysSynced("")
+	for _, unmapped := range []bool{false, true} {
+		s := onASlowServer(t, func(s *sim) { s.unmapped = unmapped })
+		s.run(20 * time.Second)
+		for _, n := range s.nodes {
+			if unmapped {
+				s.oracle.struck(s.servers[0])
+			}
+			n.staysSynced(fmt.Sprintf("unknown client %v: ", unmapped))
+		}
 	}
 }
 
@@ -269,26 +274,6 @@ func (n *simNode) staysSynced(what string) {
 	n.s.run(10 * time.Second)
 	if n.core.State().Mode != reconcile.Synced || n.unsynced() != 0 || n.stats.StateChanges.Load() != changes {
 		n.s.t.Errorf("%s%s: %v, %d units unsynced, %d state changes", what, n.name, n.core.State(), n.unsynced(), n.stats.StateChanges.Load()-changes)
-	}
-}
-
-// A limiter on a cluster that nobody uses notices too that it is gone, and asks
-// for it less and less often.
-func TestIdleLimiterNoticesADeadCluster(t *testing.T) {
-	s := emptySim(t, 1, Options{Shards: 8}, 3, []*limit.Rule{reconcileRule})
-	n := s.addNode(Options{})
-	s.run(5 * time.Second)
-	if n.core.State().Mode != reconcile.Synced {
-		t.Fatal(n.core.State())
-	}
-	s.down = true
-	if took := s.untilMode(n, reconcile.Degraded); took > 3*time.Second {
-		t.Errorf("noticed after %v", took)
-	}
-	before := n.stats.Beats.Load()
-	s.run(time.Minute)
-	if got := n.stats.Beats.Load() - before; n.core.State().Mode != reconcile.Degraded || got < 30 || got > 150 {
-		t.Errorf("%v after %d heartbeats in a minute", n.core.State(), got)
 	}
 }
 

@@ -69,32 +69,6 @@ func TestShardMovesFromADeadServer(t *testing.T) {
 	}
 }
 
-// A server that refuses some shards and takes others is well; those are cut off alone, and
-// return alone.
-func TestServerRefusesAShard(t *testing.T) {
-	s, n := lonely(t, Options{Shards: 4}, 1, 8)
-	refused := true
-	s.servers[0].broken = func(shard int) bool { return refused && shard == 2 }
-	for range 50 {
-		s.oracle.struck(s.servers[0]) // so far as it sees
-		n.takeAll(8)
-		s.run(100 * time.Millisecond)
-	}
-	if st := n.core.State(); st.Mode != reconcile.Degraded || st.Down != 1 || !n.server(2).Down {
-		t.Fatalf("%v", st)
-	}
-	for _, sh := range []int{0, 1, 3} {
-		if v := n.server(sh); !v.Up || n.shard(sh).Missed || len(v.Shards) != 3 {
-			t.Errorf("shard %d is on %+v", sh, v)
-		}
-	}
-	refused = false
-	s.run(5 * time.Second)
-	if got := n.groups(); len(got) != 1 || n.core.State().Mode != reconcile.Synced || n.unsynced() != 0 {
-		t.Errorf("%v on %v, %d units unsynced", n.core.State(), got, n.unsynced())
-	}
-}
-
 // A slow server that answers for some shards in time, and not for others, is none that
 // refuses them.
 func TestHalfOfAnAnswer(t *testing.T) {
@@ -123,30 +97,5 @@ func TestStartWithoutRedis(t *testing.T) {
 	s.run(2 * time.Millisecond)
 	if st := n.core.State(); st.Mode != reconcile.Degraded || st.Down != 4 || n.stats.Failures.Load() > 4 {
 		t.Errorf("%v after %d exchanges have failed", st, n.stats.Failures.Load())
-	}
-}
-
-// Answers that are lost now and then are no outage. Two in a row are: of 5 exchanges 1 fails,
-// so that in 25 begins one, which a probe that is answered (the first, of 4 of 5) ends within
-// MinBackoff. Exchanges leave each 0.1 s: 0.1 · 0.1 s / 2.5 s is 4 %, and a little for probes
-// that are lost as well: four in a row take seconds, which is why it is the mean of some seeds.
-func TestLostAnswersAreSeldomAnOutage(t *testing.T) {
-	const steps, seeds = 60_000, 6
-	for _, shards := range []int{1, 64} {
-		degraded := 0
-		for seed := range uint64(seeds) {
-			s, n := lonelyFrom(t, seed+1, Options{Shards: shards}, 1, 200)
-			s.lossRep = 0.2
-			for range steps {
-				n.takeAll(1)
-				s.run(2 * time.Millisecond)
-				if n.core.State().Mode == reconcile.Degraded {
-					degraded++
-				}
-			}
-		}
-		if degraded == 0 || degraded > seeds*steps*6/100 {
-			t.Errorf("%d shards: degraded for %.1f %% of the time", shards, float64(degraded)*100/(seeds*steps))
-		}
 	}
 }
