@@ -102,23 +102,6 @@ func checkFigures(t *testing.T, file string) {
 	}
 }
 
-// A file that cannot be written is an error.
-func TestFiguresCannotBeWritten(t *testing.T) {
-	s := &show{}
-	if err := s.writeFigures(filepath.Join(t.TempDir(), "none", "figures")); err == nil {
-		t.Error("no error")
-	}
-}
-
-// What lies outside of what is recorded counts nothing.
-func TestFiguresSum(t *testing.T) {
-	for want, span := range map[int64][2]int{0: {3, 9}, 2: {1, 2}, 6: {0, 9}} {
-		if got := sum([]int64{1, 2, 3}, span[0], span[1]); got != want {
-			t.Errorf("%v: %d, want %d", span, got, want)
-		}
-	}
-}
-
 func TestDemoServer(t *testing.T) {
 	s, err := redistest.Launch(redistest.Options{})
 	if errors.Is(err, redistest.ErrNotInstalled) && os.Getenv("CI") != "true" {
@@ -170,22 +153,6 @@ func TestDemoInterrupted(t *testing.T) {
 	narrow(t, out.String())
 }
 
-// Before the load begins there is nothing to sum up.
-func TestDemoInterruptedAtOnce(t *testing.T) {
-	c, err := parse(nil, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if r, err := demo(ctx, c, io.Discard); !errors.Is(err, context.Canceled) || r != nil {
-		t.Errorf("%v, %v", r, err)
-	}
-	if code := interrupted(nil, true, io.Discard, io.Discard, io.Discard); code != exitInterrupted {
-		t.Errorf("exit code %d", code)
-	}
-}
-
 // narrow fails if a line does not fit a terminal.
 func narrow(t *testing.T, text string) {
 	t.Helper()
@@ -204,45 +171,12 @@ func TestLinesAreNarrow(t *testing.T) {
 		DataLost: true, Broken: []string{strings.Repeat("a promise that is long ", 10)}}
 	var out bytes.Buffer
 	r.print(&out)
-	narrow(t, out.String())
-
-	s := &show{out: &out}
 	var states []hybrid.State
 	for i := range 99 {
 		states = append(states, hybrid.State{Mode: hybrid.Synced + hybrid.Mode(i%3)})
 	}
-	out.Reset()
-	s.columns(tenths(3600)+"s", recovered, count(9_999_999_999), "1000 %", stateText(states), count(99_999_999), short(99_999_999), count(999_999))
+	(&show{out: &out}).columns(tenths(3600)+"s", recovered, count(9_999_999_999), "1000 %", stateText(states), count(99_999_999), short(99_999_999), count(999_999))
 	narrow(t, out.String())
-	for want, states := range map[string][]hybrid.State{
-		"3 synced":             {{Mode: hybrid.Synced}, {Mode: hybrid.Synced}, {Mode: hybrid.Synced}},
-		"1 degraded 2 synced":  {{Mode: hybrid.Synced}, {Mode: hybrid.Degraded}, {Mode: hybrid.Synced}},
-		"1 degr 1 resy 1 sync": {{Mode: hybrid.Synced}, {Mode: hybrid.Degraded}, {Mode: hybrid.Resyncing}},
-		"33d 33r 33s":          states,
-	} {
-		if got := stateText(states); got != want {
-			t.Errorf("states %q, want %q", got, want)
-		}
-	}
-}
-
-// Each bound says what it bounds.
-func TestSummaryNamesBounds(t *testing.T) {
-	var out bytes.Buffer
-	(&report{OK: true, Phases: []phaseReport{{Name: "healthy", AllowedBound: 42, WindowBound: 43}}}).print(&out)
-	const heads = `
-                                 admitted fullest  window  check  check    Redis
-phase      secs offered admitted  at most  window at most    p50    p99 commands
-healthy     0.0       0        0       42       0      43    0ns    0ns        0
-`
-	if !strings.HasPrefix(out.String(), heads) {
-		t.Errorf("the table begins\n%swant\n%s", &out, heads)
-	}
-	for _, want := range []string{"Admitted at most: by all nodes, of all keys", "Window at most: what is promised"} {
-		if !strings.Contains(strings.Join(strings.Fields(out.String()), " "), want) {
-			t.Errorf("does not say %q:\n%s", want, &out)
-		}
-	}
 }
 
 // trigger is a writer that acts when it is written a word.
@@ -280,48 +214,5 @@ func TestBadFlags(t *testing.T) {
 	}
 	if code := run([]string{"-h"}, io.Discard, io.Discard); code != 0 {
 		t.Errorf("-h: exit code %d", code)
-	}
-}
-
-// A broken promise is the exit code and is named.
-func TestBrokenPromiseExits(t *testing.T) {
-	r := &report{Broken: []string{}}
-	r.account(&books{acked: []int64{5}, ledger: []int64{4}, before: 1})
-	r.OK = len(r.Broken) == 0
-	var out bytes.Buffer
-	if code := conclude(r, true, &out, io.Discard, io.Discard); code != exitBroken || !strings.Contains(out.String(), "1 units lost") {
-		t.Errorf("exit code %d: %s", code, &out)
-	}
-}
-
-func TestTraffic(t *testing.T) {
-	c, err := parse([]string{"-keys", "10", "-overload", "4", "-rule", "100/1s"}, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tr := newTraffic(c)
-	// The k-th key is asked 400/3/k times a second and node: the sums are 133.3, 200, 244.4 and 277.8.
-	for rate, want := range map[float64]int{133.3: 0, 133.4: 1, 244.4: 2, 244.5: 3, 277.7: 3, 277.8: 4} {
-		if got := tr.mix.Pick(rate); got != want {
-			t.Errorf("at %v checks a second: key %d, want %d", rate, got, want)
-		}
-	}
-	if len(tr.watched) != minWatched+1 || tr.items[tr.watched[minWatched]].key != "quota" {
-		t.Errorf("watched: %v", tr.watched)
-	}
-	if tr.pick(0) != 0 || tr.pick(0.999999) != 10 || tr.pick(1) != 10 {
-		t.Errorf("picked %d, %d, %d at the ends", tr.pick(0), tr.pick(0.999999), tr.pick(1))
-	}
-}
-
-func TestPercentile(t *testing.T) {
-	values := []int64{5, 1, 4, 2, 3}
-	for p, want := range map[float64]int64{0: 1, 0.2: 1, 0.5: 3, 0.99: 5, 1: 5} {
-		if got := percentile(values, p); got != want {
-			t.Errorf("%v: %d, want %d", p, got, want)
-		}
-	}
-	if got := percentile(nil, 0.5); got != 0 {
-		t.Errorf("of nothing: %d", got)
 	}
 }
