@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
@@ -20,35 +19,6 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.LateDial)) }
-
-// slowFullest counts, from each unit on, all that follow within the time.
-func slowFullest(times []time.Duration, length time.Duration) (most int) {
-	for _, from := range times {
-		n := 0
-		for _, at := range times {
-			if from <= at && at < from+length {
-				n++
-			}
-		}
-		most = max(most, n)
-	}
-	return most
-}
-
-func TestFullest(t *testing.T) {
-	for seed := range uint64(500) {
-		rng := rand.New(rand.NewPCG(seed, 0))
-		var times []time.Duration
-		for range rng.IntN(30) {
-			times = append(times, time.Duration(rng.IntN(40)))
-		}
-		slices.Sort(times)
-		length := time.Duration(1 + rng.IntN(20))
-		if got, want := fleet.Fullest(times, length), slowFullest(times, length); got != want {
-			t.Fatalf("seed %d: %d of %v within %d, want %d", seed, got, times, length, want)
-		}
-	}
-}
 
 // A key that was never admitted has no fullest window, and what one key has too many does not
 // make up for what another one misses.

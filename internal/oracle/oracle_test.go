@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -356,5 +357,24 @@ func TestNewNodeKnowsNothingThatIsFolded(t *testing.T) {
 	admit(foldAt / 2) // folds the jump
 	if known := b.Known(1, Period{At: 1}); known != 0 {
 		t.Errorf("it must know %v units", known)
+	}
+}
+
+func TestFullest(t *testing.T) {
+	for seed := range uint64(500) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		times := make([]int64, rng.IntN(30))
+		for i := range times {
+			times[i] = rng.Int64N(40)
+		}
+		slices.Sort(times)
+		length, want := 1+rng.Int64N(20), 0
+		for i, from := range times { // all that follow each unit
+			after, _ := slices.BinarySearch(times, from+length)
+			want = max(want, after-i)
+		}
+		if got := Fullest(times, length); got != want {
+			t.Fatalf("seed %d: %d of %v within %d, want %d", seed, got, times, length, want)
+		}
 	}
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/counter"
+	"github.com/hybridlimit/hybridlimit/internal/limittest"
+	"github.com/hybridlimit/hybridlimit/internal/oracle"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -55,8 +57,8 @@ type smallRun struct {
 	rng   *rand.Rand
 	alone map[int]*counter.Counter // by key, of the one process
 	truth map[int]smallTruths      // by key
-	fleet map[int][]admission      // by series
-	one   map[int][]admission      // by series
+	fleet map[int][]int64          // when units were admitted, by series
+	one   map[int][]int64          // by series
 
 	wrong, admittedOne, admittedFleet int64
 	oldest                            int64 // the longest that a unit was pending, ns
@@ -86,7 +88,7 @@ func playSmall(r smallRow, seed uint64) smallFigures {
 	}
 	p := &smallRun{
 		smallRow: r, s: s, rng: rand.New(rand.NewPCG(seed, 0x5a11)),
-		alone: map[int]*counter.Counter{}, truth: map[int]smallTruths{}, fleet: map[int][]admission{}, one: map[int][]admission{},
+		alone: map[int]*counter.Counter{}, truth: map[int]smallTruths{}, fleet: map[int][]int64{}, one: map[int][]int64{},
 	}
 	s.run(3 * time.Second) // until all know how many they are
 	asks := p.arrivals()
@@ -196,11 +198,11 @@ func (p *smallRun) ask(a smallAsk) {
 	}
 	if one {
 		p.admittedOne++
-		p.one[a.series] = append(p.one[a.series], admission{at: s.now, n: 1})
+		p.one[a.series] = append(p.one[a.series], s.now)
 	}
 	if admitted {
 		p.admittedFleet++
-		p.fleet[a.series] = append(p.fleet[a.series], admission{at: s.now, n: 1})
+		p.fleet[a.series] = append(p.fleet[a.series], s.now)
 	} else if room {
 		p.wrong++
 	}
@@ -221,10 +223,9 @@ func (p *smallRun) figures() (f smallFigures) {
 func ratio(a, b int64) float64 { return float64(a) / float64(b) }
 
 // fullestOf returns the fullest true window of each series in limits: the mean and the worst.
-func fullestOf(series map[int][]admission, r *limit.Rule) (mean, worst float64) {
+func fullestOf(series map[int][]int64, r *limit.Rule) (mean, worst float64) {
 	for _, list := range series {
-		most, _ := worstWindow(list, int64(r.Period()), 0, 0)
-		part := float64(most) / float64(r.Limit())
+		part := float64(oracle.Fullest(list, int64(r.Period()))) / float64(r.Limit())
 		mean, worst = mean+part/float64(len(series)), max(worst, part)
 	}
 	return mean, worst
@@ -240,7 +241,7 @@ const smallClock = 700_000
 
 func newSmallTruths(r *limit.Rule, clock int64) (list smallTruths) {
 	for _, shift := range []int64{0, -clock, clock} {
-		list = append(list, &smallTruth{rule: r, shift: shift, buckets: map[int64]*smallBucket{}})
+		list = append(list, &smallTruth{rule: r, shift: shift, window: limittest.NewBuckets(r)})
 	}
 	return list
 }
@@ -264,33 +265,18 @@ func (list smallTruths) room(now int64) bool {
 // smallTruth counts what a fleet has admitted of a key, as one process would that has admitted
 // the same. What that has room for is refused wrongly.
 type smallTruth struct {
-	rule    *limit.Rule
-	shift   int64   // of its clock, ns
-	tat     float64 // of a leaky bucket, ns of true time
-	buckets map[int64]*smallBucket
+	rule   *limit.Rule
+	shift  int64   // of its clock, ns
+	tat    float64 // of a leaky bucket, ns of true time
+	window *limittest.Buckets
 }
-
-// smallBucket holds units of one bucket of a window, the last of which came so long after it
-// began.
-type smallBucket struct{ units, last int64 }
 
 func (t *smallTruth) admit(now int64) {
 	if t.rule.Algorithm() == limit.AlgorithmFunnel {
 		t.tat = max(t.tat, float64(now-simStart)) + unit(t.rule)
 		return
 	}
-	width, kept := int64(arith.Of(t.rule).Width), int64(arith.Of(t.rule).Kept)
-	b := t.buckets[now/width]
-	if b == nil {
-		b = &smallBucket{}
-		t.buckets[now/width] = b
-		for id := range t.buckets {
-			if id < now/width-kept {
-				delete(t.buckets, id)
-			}
-		}
-	}
-	b.units, b.last = b.units+1, now%width
+	t.window.Add(now, 1)
 }
 
 // room reports whether one unit more fits.
@@ -299,11 +285,7 @@ func (t *smallTruth) room(now int64) bool {
 		level := max(t.tat-float64(now-simStart), 0)
 		return level+unit(t.rule) <= float64(t.rule.Limit())*unit(t.rule)+1 // a rounded ns
 	}
-	w := newTally(t.rule, now)
-	for id, b := range t.buckets {
-		w.add(id, b.units, b.last)
-	}
-	return w.count() < t.rule.Limit()
+	return t.window.Used(now) < t.rule.Limit()
 }
 
 const smallHead = "                                    admitted   fullest     worst   fullest   refused   reports   scripts\n" +

@@ -1,6 +1,10 @@
 package fleet
 
-import "time"
+import (
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/oracle"
+)
 
 // Admitted is what a limiter has admitted: when, by key. Each unit is an entry, in the order
 // of time.
@@ -14,25 +18,12 @@ func (a Admitted) Units() (sum int) {
 	return sum
 }
 
-// Fullest returns the most units that were admitted within any time of that length, its end
-// not included.
-func Fullest(times []time.Duration, length time.Duration) (most int) {
-	first := 0
-	for i, at := range times {
-		for at-times[first] >= length {
-			first++
-		}
-		most = max(most, i-first+1)
-	}
-	return most
-}
-
 // FullestWindows returns the mean over all keys that were admitted at all, and the most of any
 // key, in units.
 func (a Admitted) FullestWindows(length time.Duration) (mean float64, most int) {
 	sum, keys := 0, 0
 	for _, times := range a {
-		if n := Fullest(times, length); n > 0 {
+		if n := oracle.Fullest(times, length); n > 0 {
 			sum, keys, most = sum+n, keys+1, max(most, n)
 		}
 	}
