@@ -24,18 +24,17 @@ const smallWait = 200_000 // ns
 
 // smallRow is a fleet, a rule, and how its keys are asked for.
 type smallRow struct {
-	name         string
-	nodes, keys  int
-	rule         *limit.Rule
-	perSecond    float64       // checks of each key, exponential
-	length       time.Duration // of the measurement
-	sticky       bool          // a key is asked for on one node only
-	burst        time.Duration // not 0: instead bursts within this time, on a rested key
-	checks       int           // in a burst
-	far          int64         // by how much longer than usual each way of a message takes, ns; 0: by smallWait
-	jitter       int64         // and up to so much more, ns
-	lead         bool          // just before a burst each node admits a unit, whose report may wait for others
-	most, wanted smallBounds
+	nodes, keys int
+	rule        *limit.Rule
+	perSecond   float64       // checks of each key, exponential
+	length      time.Duration // of the measurement
+	sticky      bool          // a key is asked for on one node only
+	burst       time.Duration // not 0: instead bursts within this time, on a rested key
+	checks      int           // in a burst
+	far         int64         // by how much longer than usual each way of a message takes, ns; 0: by smallWait
+	jitter      int64         // and up to so much more, ns
+	lead        bool          // just before a burst each node admits a unit, whose report may wait for others
+	most        smallBounds
 }
 
 // smallBounds are maxima; 0: none.
@@ -80,9 +79,7 @@ func playSmall(r smallRow, seed uint64) smallFigures {
 	s := emptySim(nil, seed, Options{Shards: 1}, 1, []*limit.Rule{r.rule})
 	s.oracle.loose, s.far = true, cmp.Or(r.far, smallWait)
 	s.jitter = r.jitter
-	if !*smallSilent {
-		s.withNotices()
-	}
+	s.withNotices()
 	for range r.nodes {
 		s.addNode(Options{})
 	}
@@ -288,8 +285,8 @@ func (t *smallTruth) room(now int64) bool {
 	return t.window.Used(now) < t.rule.Limit()
 }
 
-const smallHead = "                                    admitted   fullest     worst   fullest   refused   reports   scripts\n" +
-	"                                       ÷ one     ÷ one     ÷ one   ÷ limit   wrongly    keys/s       1/s\n"
+const smallHead = "                                                                             admitted   fullest     worst   fullest   refused   reports   scripts\n" +
+	"                                                                                ÷ one     ÷ one     ÷ one   ÷ limit   wrongly    keys/s       1/s\n"
 
 func (f smallFigures) String() string {
 	return fmt.Sprintf("%10.3f%10.3f%10.3f%10.3f%9.2f%%%10.1f%10.1f", f.admitted, f.fullest, f.worst, f.most, 100*f.refused, f.reports, f.scripts)
@@ -320,13 +317,10 @@ func TestSimSmallLimits(t *testing.T) {
 			continue
 		}
 		f := playSmall(r, *simSeed)
-		fmt.Fprintf(&table, "%-34s%v\n", r.name, f)
-		most := r.most
-		if *smallWanted {
-			most = r.wanted
-		}
-		for _, what := range f.above(most) {
-			t.Errorf("%s: %s", r.name, what)
+		name := fmt.Sprintf("%d nodes, %v, %d in %v, sticky %v", r.nodes, r.rule, r.checks, r.burst, r.sticky)
+		fmt.Fprintf(&table, "%-75s%v\n", name, f)
+		for _, what := range f.above(r.most) {
+			t.Errorf("%s: %s", name, what)
 		}
 	}
 	t.Logf("\n%s%s", smallHead, &table)
