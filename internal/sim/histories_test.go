@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -53,65 +52,6 @@ func (s *sim) useUp(n *simNode, key string, rule *limit.Rule) {
 	s.run(20 * time.Millisecond)
 }
 
-// Fault 89: a node that has never seen a key refuses it at once when another has used it up.
-func TestNoticeReachesAll(t *testing.T) {
-	for _, rule := range []*limit.Rule{smallWindow(5, 30*time.Second), smallFunnel(5, 30*time.Second)} {
-		s := newNoticeSim(t, 3, Options{}, rule)
-		s.useUp(s.nodes[0], "k", rule)
-		for _, n := range s.nodes[1:] {
-			if got, _ := n.takes("k", rule, 3); got != 0 {
-				t.Errorf("%s admitted %d of %v, which was used up", n.name, got, rule)
-			}
-		}
-	}
-}
-
-// A free plan is used up: that says nothing of the paid one, which has the same name and counter
-// and a higher limit.
-func TestNoticeOfTheFreePlan(t *testing.T) {
-	free, paid := smallWindow(5, 30*time.Second), smallWindow(50, 30*time.Second)
-	s := newNoticeSim(t, 2, Options{}, free)
-	s.useUp(s.nodes[0], "k", free)
-	s.nodes[1].rules[free] = paid
-	if got, last := s.nodes[1].takes("k", free, 40); got != 40 {
-		t.Errorf("%d of 40 admitted by the paid plan: %+v", got, last)
-	}
-	delete(s.nodes[1].rules, free)
-	if got, _ := s.nodes[1].takes("k", free, 1); got != 0 {
-		t.Error("the free plan was admitted")
-	}
-}
-
-// Used up and reset: the first check on a node that has never seen the key is admitted, as is that
-// on one that has refused it. A notice from before that arrives late does not count.
-func TestNoticeBeforeAReset(t *testing.T) {
-	rule := smallWindow(5, 30*time.Second)
-	s := newNoticeSim(t, 3, Options{}, rule)
-	var early reconcile.Message
-	s.air.filter = func(_ *simNode, m reconcile.Message) bool {
-		if len(m.Notices) > 0 && early.Notices == nil {
-			early = m
-		}
-		return true
-	}
-	s.useUp(s.nodes[0], "k", rule)
-	if got, _ := s.nodes[1].takes("k", rule, 1); got != 0 || early.Notices == nil {
-		t.Fatalf("%d admitted although it was used up; heard %+v", got, early)
-	}
-	s.run(time.Second)
-	s.nodes[1].takes("k", rule, 1) // refuses by what Redis has answered by now
-	s.nodes[0].set(oracleKey{rule, "k"}, 0)
-	s.run(20 * time.Millisecond)
-	s.nodes[2].hear(early, 0)
-	if got, last := s.nodes[2].takes("k", rule, 1); got != 1 {
-		t.Errorf("refused by a node that has never seen the key, after a reset: %+v", last)
-	}
-	s.run(s.opt.MaxLag + 2*s.opt.SyncInterval) // until the refused key has been asked for
-	if got, last := s.nodes[1].takes("k", rule, 1); got != 1 {
-		t.Errorf("refused after a reset by a node that had refused before: %+v", last)
-	}
-}
-
 // What makes room without a Reset is said as well.
 func TestNoticeOfARefund(t *testing.T) {
 	rule := smallWindow(5, 30*time.Second)
@@ -153,43 +93,12 @@ func TestNoticeBeforeAFailover(t *testing.T) {
 	}
 }
 
-// With FailOpen a node that is cut off admits, whatever it has heard, and hears.
-func TestNoticeWithFailOpen(t *testing.T) {
-	rule := smallWindow(5, 30*time.Second)
-	s := newNoticeSim(t, 2, Options{Fallback: reconcile.FailOpen}, rule)
-	s.useUp(s.nodes[0], "k", rule)
-	n := s.nodes[1]
-	s.down = true
-	s.run(3 * time.Second)
-	n.hear(reconcile.Message{Node: "node0", Notices: []report.Notice{s.used("k", rule, time.Minute)}}, 0)
-	if got, last := n.takes("k", rule, 20); got != 20 {
-		t.Errorf("%d of 20 admitted with FailOpen: %+v, %v", got, last, n.core.State())
-	}
-}
-
 // used is the notice that a key is used up for so long.
 func (s *sim) used(key string, rule *limit.Rule, d time.Duration) report.Notice {
 	now := time.Duration(s.servers[0].time())
 	n := s.roomOf(oracleKey{rule, key}, rule, redisstore.Renewed{Now: now})
 	n.Until = now + d
 	return n
-}
-
-// Fleets with other numbers of shards share nothing: what the one says does not bind the other.
-func TestNoticeOfOtherShards(t *testing.T) {
-	rule := smallWindow(5, 30*time.Second)
-	s := newNoticeSim(t, 2, Options{Shards: 4}, rule)
-	b := newNoticeSim(t, 1, Options{Shards: 64}, rule)
-	for i := range 50 {
-		key := fmt.Sprint("key", i)
-		s.nodes[1].hear(reconcile.Message{Node: "other", Notices: []report.Notice{b.used(key, rule, 20*time.Second)}}, 0)
-		if same := s.keyspace().CounterKey(rule, key) == b.keyspace().CounterKey(rule, key); same {
-			continue
-		}
-		if got, last := s.nodes[1].takes(key, rule, 1); got != 1 {
-			t.Errorf("%s refused by a notice of a fleet with other shards: %+v", key, last)
-		}
-	}
 }
 
 // A counter that is made after the notice obeys it, and one that is made again. The first answer
@@ -266,21 +175,6 @@ func TestNoticeInARollingDeploy(t *testing.T) {
 		t.Errorf("%d admitted in a rolling deploy, at most %d", admitted, most)
 	}
 	t.Logf("%d of %d admitted in a rolling deploy of ten", admitted, rule.Limit())
-}
-
-// A limit is raised: what was said of the lower one does not bind, wherever it is heard.
-func TestNoticeOfALowerLimit(t *testing.T) {
-	low, high := smallWindow(5, 30*time.Second), smallWindow(6, 30*time.Second)
-	s := newNoticeSim(t, 2, Options{}, low)
-	s.useUp(s.nodes[0], "k", low)
-	s.nodes[1].takes("k", low, 1)
-	for _, n := range s.nodes {
-		n.rules[low] = high
-	}
-	s.run(1500 * time.Millisecond)
-	if got, last := s.nodes[1].takes("k", low, 1); got != 1 {
-		t.Errorf("refused by the limit of before: %+v", last)
-	}
 }
 
 // Notices from the far future, of unknown keys and shards, and about all keys at once do not stop
