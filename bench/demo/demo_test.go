@@ -15,7 +15,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -99,22 +98,6 @@ func checkFigures(t *testing.T, file string) {
 	// From 1.8 to 2.8 s Redis is away, on a machine that is not too busy.
 	if moments < 13 || outage < 3 || outage == moments {
 		t.Errorf("%d moments, %d of them in the outage:\n%s", moments, outage, text)
-	}
-}
-
-func TestDemoServer(t *testing.T) {
-	s, err := redistest.Launch(redistest.Options{})
-	if errors.Is(err, redistest.ErrNotInstalled) && os.Getenv("CI") != "true" {
-		t.Skip("needs a real Redis: redis-server is not in PATH")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Close()
-	r, _ := play(t, "-seconds", "4", "-rule", "500/1s", "-server")
-	checkReport(t, r)
-	if !r.DataLost || r.LossesDetected == 0 || r.AfterLoss != 0 {
-		t.Errorf("the loss of data: %+v", r)
 	}
 }
 
