@@ -71,7 +71,6 @@
 //	most, refusal             what it may count at the most; refusals by notices
 //	fleet, guarantee          what all nodes have admitted, and what must hold of that
 //	exact…                    calls that Redis decides, and what must hold of them
-//	beside                    another fleet on the same Redis, with another layout
 //	small, small_rows, far    how exact small limits are; servers that are far away
 //	every                     all histories of a few steps, and drawn ones of more
 //	pace, place, moves, …     histories: when machines send, where shards are, and the like

@@ -23,7 +23,6 @@ type sim struct {
 	*simTime
 
 	opt     Options
-	version string      // of what is kept in Redis, where it is not that of the code
 	redis   *modelRedis // of the first server
 	servers []*simServer
 	skew    int64 // of all servers' clocks
@@ -58,8 +57,7 @@ type sim struct {
 	plan    *simPlan // nil: the test itself says what happens
 }
 
-// simTime is the time of a world, and what will happen then. Worlds that use the same
-// Redis share it.
+// simTime is the time of a world, and what will happen then.
 type simTime struct {
 	now   int64 // true time, ns
 	queue simQueue
@@ -133,7 +131,7 @@ func emptySim(t *testing.T, seed uint64, o Options, servers int, rules []*limit.
 }
 
 func (s *sim) keyspace() redisstore.Keyspace {
-	k, err := redisstore.NewKeyspace("hl"+s.version, s.opt.Shards)
+	k, err := redisstore.NewKeyspace("hl", s.opt.Shards)
 	if err != nil {
 		panic(err)
 	}
@@ -142,7 +140,7 @@ func (s *sim) keyspace() redisstore.Keyspace {
 
 // layout says what the nodes of this world must agree on.
 func (s *sim) layout() string {
-	return strings.Replace(s.keyspace().Layout(), " with", s.version+" with", 1)
+	return s.keyspace().Layout()
 }
 
 // serverOf returns the server that a shard lives on.
