@@ -179,22 +179,12 @@ func openSyncing(tb testing.TB, keys []string, rule *limit.Rule) asks {
 		}
 	}()
 	tb.Cleanup(func() { close(stop); <-stopped })
-	poll(tb, "all the other keys are synced", func() bool { return l.Stats().KeysSynced >= uint64(len(others)) })
+	pollUntil(tb, 30*time.Second, "all the other keys are synced", func() bool { return l.Stats().KeysSynced >= uint64(len(others)) })
 	return hybridAsks(l, rule)
 }
 
 // await waits until a limiter is in a mode.
 func await(tb testing.TB, l *hybrid.Limiter, m hybrid.Mode) {
 	tb.Helper()
-	poll(tb, "the limiter is "+m.String(), func() bool { return l.State().Mode == m })
-}
-
-// poll waits for a state of the world.
-func poll(tb testing.TB, what string, reached func() bool) {
-	tb.Helper()
-	for begun := time.Now(); !reached(); time.Sleep(time.Millisecond) {
-		if time.Since(begun) > 30*time.Second {
-			tb.Fatalf("not within 30 s: %s", what)
-		}
-	}
+	pollUntil(tb, 30*time.Second, "the limiter is "+m.String(), func() bool { return l.State().Mode == m })
 }

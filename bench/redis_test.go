@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -42,10 +41,8 @@ func startRedis(b *testing.B) judge {
 
 // ledger is what a server says of its own work since it was last reset.
 type ledger struct {
-	scripts  float64       // script calls
 	inScript time.Duration // spent in them
 	inPlain  time.Duration // spent in GET and SET, also where scripts give them
-	commands float64       // all commands, also those that scripts give
 	in, out  float64       // bytes
 	cpu      time.Duration // of the whole process: reading and writing included
 }
@@ -65,22 +62,16 @@ func (j judge) read(b *testing.B) (l ledger) {
 	for _, name := range []string{"cmdstat_evalsha", "cmdstat_eval", "cmdstat_get", "cmdstat_set"} {
 		script := strings.HasPrefix(name, "cmdstat_eval")
 		for field := range strings.SplitSeq(commands[name], ",") {
-			switch word, value, _ := strings.Cut(field, "="); word {
-			case "calls":
-				if script {
-					l.scripts += number(b, value)
-				}
-			case "usec":
-				if usec := time.Duration(number(b, value)) * time.Microsecond; script {
-					l.inScript += usec
-				} else {
-					l.inPlain += usec
-				}
+			if value, ok := strings.CutPrefix(field, "usec="); !ok {
+				continue
+			} else if usec := time.Duration(number(b, value)) * time.Microsecond; script {
+				l.inScript += usec
+			} else {
+				l.inPlain += usec
 			}
 		}
 	}
 	stats, cpu := j.info(b, "stats"), j.info(b, "cpu")
-	l.commands = number(b, stats["total_commands_processed"])
 	l.in, l.out = number(b, stats["total_net_input_bytes"]), number(b, stats["total_net_output_bytes"])
 	l.cpu = time.Duration((number(b, cpu["used_cpu_user"]) + number(b, cpu["used_cpu_sys"])) * float64(time.Second))
 	return l
@@ -124,29 +115,13 @@ func (j judge) node(b *testing.B, o hybrid.Options) *hybrid.Limiter {
 }
 
 // pollUntil polls until cond holds, and ends the benchmark if it does not within d.
-func pollUntil(b *testing.B, d time.Duration, what string, cond func() bool) {
-	b.Helper()
+func pollUntil(tb testing.TB, d time.Duration, what string, cond func() bool) {
+	tb.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for deadline := time.Now().Add(d); !cond(); <-tick.C {
 		if time.Now().After(deadline) {
-			b.Fatalf("after %v still not: %s", d, what)
+			tb.Fatalf("after %v still not: %s", d, what)
 		}
-	}
-}
-
-// flush tells Redis all that is pending. On a busy machine one exchange may be
-// late; the next attempt sends it again.
-func flush(b *testing.B, l *hybrid.Limiter) {
-	b.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	err := l.Flush(ctx)
-	for err != nil && ctx.Err() == nil {
-		pollUntil(b, 10*time.Second, "the limiter is synced", func() bool { return l.State().Mode == hybrid.Synced })
-		err = l.Flush(ctx)
-	}
-	if err != nil {
-		b.Fatal(fmt.Errorf("flush: %w", err))
 	}
 }

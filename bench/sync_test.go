@@ -9,7 +9,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/report"
@@ -248,37 +247,5 @@ func sendAll(b *testing.B, rdb *redis.Client, calls [][]any) {
 	}
 	if _, err := pipe.Exec(context.Background()); err != nil {
 		b.Fatal(err)
-	}
-}
-
-// BenchmarkSyncRate: how many keys one node reconciles in a second. An
-// iteration asks 10,000 keys once each and flushes them.
-func BenchmarkSyncRate(b *testing.B) {
-	j := startRedis(b)
-	keys := keyNames(activeKeys)
-	for _, rule := range redisRules {
-		b.Run(rule.Algorithm().String(), func(b *testing.B) {
-			l := j.node(b, hybrid.Options{MaxKeys: 2 * activeKeys})
-			round := func() {
-				for _, k := range keys {
-					l.Allow(k, rule)
-				}
-				flush(b, l)
-			}
-			round()
-			j.reset(b)
-			before, synced := j.read(b), l.Stats().KeysSynced
-			acked := l.Stats().AckedUnits
-			for b.Loop() {
-				round()
-			}
-			took, after := b.Elapsed(), j.read(b)
-			n := float64(l.Stats().KeysSynced - synced)
-			b.ReportMetric(n/took.Seconds(), "keys/s")
-			b.ReportMetric(float64(after.inScript.Microseconds())/n, "redis-us/key")
-			b.ReportMetric(float64((after.cpu-before.cpu).Microseconds())/n, "cpu-us/key")
-			b.ReportMetric(n/(after.scripts-before.scripts), "keys/script")
-			b.ReportMetric(float64(l.Stats().AckedUnits-acked)/n, "units/key")
-		})
 	}
 }

@@ -37,15 +37,6 @@ func writeSync(b *strings.Builder, res *results) {
 	writeRows(b, res.bench("Sync"), "", []column{
 		{"redis-us/key", "script, µs per key"}, {"cpu-us/key", "process, µs per key"}, {"in-B/key", "bytes in per key"}, {"out-B/key", "bytes out per key"}, {"keys/s", "keys per second"},
 	})
-	b.WriteString("A hybrid limiter that is asked for 10,000 keys once each and then flushes them, over and over. Windows hold one or two buckets then, and cost less than above:\n\n")
-	writeRows(b, res.bench("SyncRate"), "rule", []column{
-		{"keys/s", "keys per second"}, {"redis-us/key", "script, µs per key"}, {"cpu-us/key", "process, µs per key"}, {"keys/script", "keys per script call"},
-	})
-	b.WriteString("What a million checks of 10,000 keys cost Redis. What `hybrid` sends depends on time, not on checks: at 100,000 a second each key is asked about once " +
-		"per sync interval, flat out many times. `remote` asks each time. Commands include those that scripts give.\n\n")
-	writeRows(b, res.bench("Traffic"), "limiter, rule, rate", []column{
-		{"scripts/Mchecks", "script calls"}, {"commands/Mchecks", "commands"}, {"in-MB/Mchecks", "MB in"}, {"out-MB/Mchecks", "MB out"}, {"cpu-s/Mchecks", "processor, s"},
-	})
 }
 
 func writeMemory(b *strings.Builder, r recorded) {

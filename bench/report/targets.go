@@ -56,7 +56,6 @@ func targets() []target {
 		most(1.0, "×", "refused ÷ allowed, serial: `hybrid`", refusedToAllowed),
 		least(300, "×", "`redis-rate` ÷ `hybrid`, serial", redisRate("hybrid")),
 		least(300, "×", "`redis-rate` ÷ `hybrid-synced`, all keys being told to a Redis beside it, serial", redisRate("hybrid-synced")),
-		most(1.5, "×", "p99 of a check while Redis hangs ÷ while it is healthy", hanging),
 		most(0, "allocs", "allocations per check of a known key, of our limiters without a Redis (with one, those of the background count too)", allocations),
 		most(5, "µs", "Redis CPU per synced key, token bucket, batches of 100 and more", syncedKey("token-bucket", false)),
 		most(0.6, "×", "the same ÷ one script call per key in a pipeline, token bucket", syncedKey("token-bucket", true)),
@@ -64,8 +63,6 @@ func targets() []target {
 		most(400, "B", "heap per key of a million, token bucket", heapPerKey("token-bucket", false)),
 		most(400, "B", "heap per key of a million, sliding window, in one bucket", heapPerKey("sliding-window", false)),
 		most(400, "B", "heap per key of a million, sliding window, in two buckets", heapPerKey("sliding-window", true)),
-		least(100_000, "keys/s", "keys that one node syncs per second, token bucket", syncRate("token-bucket")),
-		least(100_000, "keys/s", "keys that one node syncs per second, sliding window", syncRate("sliding-window")),
 	}
 }
 
@@ -190,19 +187,6 @@ func redisRate(limiter string) func(recorded) (reading, bool) {
 	}
 }
 
-// hanging compares the 99th percentiles that a row reports of both states.
-func hanging(r recorded) (reading, bool) {
-	var w worst
-	for _, row := range r.bench.rows {
-		bad, haveBad := row.median("hanging-p99-ns")
-		good, haveGood := row.median("healthy-p99-ns")
-		if haveBad && haveGood {
-			w.high(plain(ratio(bad, good)))
-		}
-	}
-	return w.reading, w.found
-}
-
 // withRedis are those of our limiters whose background works meanwhile.
 var withRedis = []string{"hybrid-synced", "hybrid-syncing", "hybrid-outage"}
 
@@ -252,8 +236,4 @@ func heapPerKey(algorithm string, busy bool) func(recorded) (reading, bool) {
 		}
 		return w.reading, w.found
 	}
-}
-
-func syncRate(algorithm string) func(recorded) (reading, bool) {
-	return func(r recorded) (reading, bool) { return plain(r.bench.median("SyncRate/"+algorithm, "keys/s")) }
 }
