@@ -69,17 +69,9 @@ func (res *results) checks(bench string) (list []check) {
 
 func (c check) ns() float64 { return median(c.values["ns/op"]) }
 
-// isUniform and isHot recognise two loads, whether or not the number of keys is
-// part of their names.
-func (c check) isUniform() bool {
-	return c.has("uniform") && (c.has("65536") || !slices.ContainsFunc(c.path[2:], isNumber))
-}
-
-func (c check) isHot() bool { return c.has("hot") || c.has("1") }
-
-func isNumber(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r < '0' || r > '9' })
-}
+// isUniform and isHot recognise two loads: many keys alike, and one.
+func (c check) isUniform() bool { return c.load == "65536/uniform" }
+func (c check) isHot() bool     { return c.load == "1/uniform" }
 
 // fastest returns the fastest check of a kind under the same load and in the
 // same mode as c. A floor must also be asked in the same manner.

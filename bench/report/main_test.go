@@ -66,7 +66,7 @@ func (l *lab) do(_ context.Context, _ string, words ...string) (string, error) {
 		file, code := after(words, "-accuracy"), after(words, "-accuracy.name")
 		return "", os.WriteFile(file, []byte("BenchmarkAccuracy/sliding-1s/"+code+"/1s 1 2.00 overshoot-%\n"), 0o600)
 	}
-	return "goos: linux\nBenchmarkAllow/local/hot/serial-1 10 100 ns/op\nPASS\nok  \tbench\t1s\n", nil
+	return "goos: linux\nBenchmarkAllow/local/65536/uniform/serial 10 100 ns/op\nPASS\nok  \tbench\t1s\n", nil
 }
 
 func after(words []string, flag string) string {

@@ -73,17 +73,13 @@ func (p picture) svg() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// plotOfChecks is a bar per limiter and mode, for the load of 65,536 keys, or
-// else the first that there is.
+// plotOfChecks is a bar per limiter and mode, for the load of 65,536 keys.
 func plotOfChecks(r recorded) (picture, error) {
 	list := r.bench.checks("Allow")
 	if len(list) == 0 {
 		return picture{}, nil
 	}
-	load := list[0].load
-	if i := slices.IndexFunc(list, check.isUniform); i >= 0 {
-		load = list[i].load
-	}
+	const load = "65536/uniform"
 	names := limitersOf(list, load)
 	slices.Reverse(names) // the fastest on top
 	return bars{"ns per check, " + load, names, modes, func(name, mode string) (float64, bool) {

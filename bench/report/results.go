@@ -48,7 +48,10 @@ func parse(r io.Reader) (*results, error) {
 	if err := scan.Err(); err != nil {
 		return nil, err
 	}
-	suffix := procsSuffix(res.config["procs"], lines)
+	suffix := "" // what the testing package has put behind each name, but on one processor
+	if procs := res.config["procs"]; procs != "1" {
+		suffix = "-" + procs
+	}
 	for _, f := range lines {
 		if err := res.add(strings.TrimSuffix(strings.TrimPrefix(f[0], "Benchmark"), suffix), f[1:]); err != nil {
 			return nil, fmt.Errorf("%s: %w", f[0], err)
@@ -63,31 +66,6 @@ func isConfigKey(key string) bool {
 	return key != "" && key[0] >= 'a' && key[0] <= 'z' && !strings.ContainsFunc(key, func(r rune) bool {
 		return r == ' ' || r == '\t' || r >= 'A' && r <= 'Z'
 	})
-}
-
-// procsSuffix returns what the testing package has put behind each name: "-2"
-// on two processors, nothing on one. A name may end in a number of its own
-// ("batch-100"), so that it takes the header, or all names, to know.
-func procsSuffix(procs string, lines [][]string) string {
-	if procs != "" {
-		if procs == "1" {
-			return ""
-		}
-		return "-" + procs
-	}
-	common := ""
-	for i, f := range lines {
-		cut := strings.LastIndexByte(f[0], '-')
-		if cut < 0 {
-			return ""
-		}
-		last := f[0][cut:]
-		if _, err := strconv.Atoi(last[1:]); err != nil || i > 0 && last != common {
-			return ""
-		}
-		common = last
-	}
-	return common
 }
 
 // add takes in a run: the iterations, then figures and their units.
