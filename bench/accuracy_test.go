@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -105,7 +106,7 @@ func measureAccuracy(t *testing.T, seed uint64, rule *limit.Rule, interval, leng
 
 func scriptCalls(nodes []*hybrid.Limiter) (n uint64) {
 	for _, l := range nodes {
-		s := l.Stats()
+		s := inside.Of(l).Figures()
 		n += s.Batches + s.Heartbeats
 	}
 	return n

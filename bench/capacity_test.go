@@ -11,6 +11,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/bench/internal/capacity"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -86,7 +87,7 @@ func measureReports(t *testing.T, f capacity.Fleet, rate float64, settles time.D
 		}
 		count := func(sign float64) {
 			for _, l := range nodes {
-				s := l.Stats()
+				s := inside.Of(l).Figures()
 				keys += sign * float64(s.KeysSynced)
 				calls += sign * float64(s.Batches)
 			}

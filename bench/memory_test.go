@@ -64,7 +64,7 @@ func holdLocal(b *testing.B, rule *limit.Rule, n int) holder {
 
 func holdHybrid(b *testing.B, l *hybrid.Limiter, rule *limit.Rule) holder {
 	return holder{
-		ask: func(key string) { l.Allow(key, rule) }, live: func() int64 { return l.Stats().LiveCounters },
+		ask: func(key string) { l.Allow(key, rule) }, live: func() int64 { return l.Stats().Keys },
 		close: func() {
 			if err := l.Shutdown(b.Context()); err != nil {
 				b.Fatal(err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
 	"github.com/hybridlimit/hybridlimit/local"
@@ -179,7 +180,7 @@ func openSyncing(tb testing.TB, keys []string, rule *limit.Rule) asks {
 		}
 	}()
 	tb.Cleanup(func() { close(stop); <-stopped })
-	pollUntil(tb, 30*time.Second, "all the other keys are synced", func() bool { return l.Stats().KeysSynced >= uint64(len(others)) })
+	pollUntil(tb, 30*time.Second, "all the other keys are synced", func() bool { return inside.Of(l).Figures().KeysSynced >= uint64(len(others)) })
 	return hybridAsks(l, rule)
 }
 

@@ -50,7 +50,7 @@ func TestTakeAll(t *testing.T) {
 		for _, n := range nodes {
 			conserved(t, n.Limiter, true)
 		}
-		before := nodes[0].Stats()
+		before := nodes[0].Figures()
 		for _, bad := range []limit.Check{{Key: "a", Rule: tenant, N: -1}, {Key: "a", N: 1}, {Key: "a", Rule: limit.Must(limit.SlidingLog("log", 5, time.Minute)), N: 1}} {
 			if v := nodes[0].TakeAll(limit.Check{Key: "new", Rule: tenant, N: 1}, bad); v.Allowed || v.By != 1 || v.RetryAfter != limit.Never {
 				t.Errorf("%+v: %+v", bad, v)
@@ -70,7 +70,7 @@ func TestTakeAll(t *testing.T) {
 		if v := nodes[0].TakeAll(); !v.Allowed || v.By != -1 {
 			t.Errorf("no checks: %+v", v)
 		}
-		if s := nodes[0].Stats(); s.Invalid != before.Invalid+4 || s.Denied != before.Denied || s.AdmittedUnits != before.AdmittedUnits {
+		if s := nodes[0].Figures(); s.Invalid != before.Invalid+4 || s.Denied != before.Denied || s.AdmittedUnits != before.AdmittedUnits {
 			t.Errorf("%+v, before %+v", s, before)
 		}
 	})
@@ -105,7 +105,7 @@ func TestDryRun(t *testing.T) {
 		}
 		flush(t, n.Limiter)
 		w.wantTotal("k", longTen, 10)
-		if s := n.Stats(); s.WouldRefuse != 19 || s.Denied.Total() != 1 || s.Invalid != 2 || s.AdmittedUnits != 11 {
+		if s := n.Figures(); s.WouldRefuse != 19 || s.Denied.Total() != 1 || s.Invalid != 2 || s.AdmittedUnits != 11 {
 			t.Errorf("%+v", s)
 		}
 		conserved(t, n.Limiter, true)
@@ -122,11 +122,11 @@ func TestPreload(t *testing.T) {
 			nodes[0].AllowN(keys[i], longTen, int64(i%11))
 		}
 		flush(t, nodes[0].Limiter)
-		before := nodes[1].Stats()
+		before := nodes[1].Figures()
 		if err := nodes[1].Preload(bg, keys, longTen); err != nil {
 			t.Fatal(err)
 		}
-		s := nodes[1].Stats()
+		s := nodes[1].Figures()
 		if sent := s.KeysSynced - before.KeysSynced; sent < 2500 || sent > 2600 {
 			t.Errorf("asked for %d keys", sent)
 		}
@@ -141,7 +141,7 @@ func TestPreload(t *testing.T) {
 				t.Fatalf("%s: %+v", k, res)
 			}
 		}
-		before = nodes[1].Stats()
+		before = nodes[1].Figures()
 		if err := nodes[1].Preload(bg, []string{keys[0], keys[0]}, longTen); err != nil {
 			t.Error(err)
 		}
@@ -160,7 +160,7 @@ func TestPreload(t *testing.T) {
 		}
 		ended, cancel := context.WithCancel(bg)
 		cancel()
-		before = nodes[1].Stats()
+		before = nodes[1].Figures()
 		for range 20 { // it is not left to chance whether an ended context counts
 			err, flush := nodes[1].Preload(ended, []string{"another"}, longTen), nodes[1].Flush(ended)
 			if !errors.Is(err, context.Canceled) || !errors.Is(flush, context.Canceled) {
@@ -168,7 +168,7 @@ func TestPreload(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Second)
-		if sent := nodes[1].Stats().KeysSynced - before.KeysSynced; sent >= 2500 {
+		if sent := nodes[1].Figures().KeysSynced - before.KeysSynced; sent >= 2500 {
 			t.Errorf("calls whose context has ended asked for %d keys", sent)
 		}
 		nodes[1].net.down()

@@ -63,7 +63,7 @@ func TestMemoryIsBounded(t *testing.T) {
 				}
 				before, goroutines := flood(0, first), runtime.NumGoroutine()
 				if after := flood(first, 6*first); after > before+most {
-					t.Errorf("heap of %d kB after %d keys, %d kB after %d, with %d live", before>>10, first, after>>10, 6*first, n.Stats().LiveCounters)
+					t.Errorf("heap of %d kB after %d keys, %d kB after %d, with %d live", before>>10, first, after>>10, 6*first, n.Figures().Keys)
 				} else {
 					t.Logf("heap of %d kB, then %d kB", before>>10, after>>10)
 				}
@@ -81,7 +81,7 @@ func TestNilAndZeroLimiter(t *testing.T) {
 		if l.Allow("k", longTen) || l.Take("k", longTen, 1).Allowed || l.Peek("k", longTen).Allowed {
 			t.Error("it admits")
 		}
-		_ = l.Stats()
+		_ = l.Figures()
 		if l.ID() != "" || l.Flush(bg) != nil || l.Shutdown(bg) != nil || l.CheckRule(longTen) != nil {
 			t.Error("it is somebody")
 		}

@@ -44,8 +44,8 @@ func TestResetForgetsWhatIsPending(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.wantUsed("k", r, 2)
-		if s := n.Stats(); s.AckedUnits != 6 || s.WithdrawnUnits != 0 {
-			t.Errorf("of 6 units %d were reported and %d withdrawn", s.AckedUnits, s.WithdrawnUnits)
+		if s := n.Figures(); s.BookedUnits != 6 || s.WithdrawnUnits != 0 {
+			t.Errorf("of 6 units %d were reported and %d withdrawn", s.BookedUnits, s.WithdrawnUnits)
 		}
 		conserved(t, n.Limiter, true)
 	})
@@ -114,7 +114,7 @@ func TestRefundOnce(t *testing.T) {
 					}
 					conserved(t, n.Limiter, true)
 				}
-				if s := n.Stats(); s.RefundedUnits != 5 || s.WithdrawnUnits > 5 {
+				if s := n.Figures(); s.RefundedUnits != 5 || s.WithdrawnUnits > 5 {
 					t.Errorf("%+v", s)
 				}
 			})
@@ -177,7 +177,7 @@ func TestRefundInAnOutage(t *testing.T) {
 				t.Errorf("Redis counts %d units, all were handed back", used)
 			}
 			conserved(t, n.Limiter, true)
-			if s := n.Stats(); s.RefundsGivenUp != 0 {
+			if s := n.Figures(); s.RefundsGivenUp != 0 {
 				t.Errorf("%d refunds given up", s.RefundsGivenUp)
 			}
 		})
@@ -202,7 +202,7 @@ func TestTakeAtMost(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		w.wantUsed("k", r, 10)
-		if s := b.Stats(); s.AdmittedUnits != 6 {
+		if s := b.Figures(); s.AdmittedUnits != 6 {
 			t.Errorf("%+v", s)
 		}
 		for _, n := range nodes {

@@ -46,11 +46,11 @@ func TestRuleChangesLive(t *testing.T) {
 					for _, n := range nodes {
 						wantMode(t, n.Limiter, hybrid.Synced)
 						conserved(t, n.Limiter, true)
-						if s := n.Stats(); s.BadReplies != 0 || s.Quarantined != 0 || s.ExpiredUnits != 0 {
+						if s := n.Figures(); s.BadReplies != 0 || s.Quarantined != 0 || s.ExpiredUnits != 0 {
 							t.Errorf("%+v", s)
 						}
 					}
-					all := nodes[0].Stats().AckedUnits + nodes[1].Stats().AckedUnits
+					all := nodes[0].Figures().BookedUnits + nodes[1].Figures().BookedUnits
 					for _, n := range nodes {
 						flush(t, n.Limiter)
 					}

@@ -53,7 +53,7 @@ func TestChargeOnce(t *testing.T) {
 					flush(t, n.Limiter)
 					conserved(t, n.Limiter, true)
 				}
-				if s := a.Stats(); s.ChargedUnits != 100 || s.ForgivenUnits != 104-want || s.AdmittedUnits != 104 || s.AckedUnits != want {
+				if s := a.Figures(); s.ChargedUnits != 100 || s.ForgivenUnits != 104-want || s.AdmittedUnits != 104 || s.BookedUnits != want {
 					t.Errorf("%+v", s)
 				}
 			})
@@ -81,8 +81,8 @@ func TestChargeByAll(t *testing.T) {
 			for _, n := range nodes {
 				flush(t, n.Limiter)
 				conserved(t, n.Limiter, true)
-				s := n.Stats()
-				sum, charged = sum+s.AckedUnits, charged+s.ChargedUnits
+				s := n.Figures()
+				sum, charged = sum+s.BookedUnits, charged+s.ChargedUnits
 			}
 			want := int64(104)
 			if r.Algorithm() == limit.AlgorithmFunnel {
@@ -178,9 +178,9 @@ func TestChargeMuchInAnOutage(t *testing.T) {
 				wantMode(t, n.Limiter, hybrid.Synced)
 				flush(t, n.Limiter)
 				conserved(t, n.Limiter, true)
-				s := n.Stats()
-				if want := most(r, 5019); s.AckedUnits < want || s.AckedUnits > want+1 {
-					t.Errorf("%d units booked, want %d: %+v", s.AckedUnits, want, s)
+				s := n.Figures()
+				if want := most(r, 5019); s.BookedUnits < want || s.BookedUnits > want+1 {
+					t.Errorf("%d units booked, want %d: %+v", s.BookedUnits, want, s)
 				}
 			})
 		})
@@ -203,7 +203,7 @@ func TestChargeOfWhatCannotBe(t *testing.T) {
 				t.Errorf("%s: %d units charged", name, got)
 			}
 		}
-		if s := n.Stats(); s.Invalid != 4 || s.ChargedUnits != 0 || s.LiveCounters > 1 {
+		if s := n.Figures(); s.Invalid != 4 || s.ChargedUnits != 0 || s.Keys > 1 {
 			t.Errorf("%+v", s)
 		}
 		for range 3 {

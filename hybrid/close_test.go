@@ -102,7 +102,7 @@ func TestCloseDuringOutage(t *testing.T) {
 						wantMode(t, n.Limiter, hybrid.Degraded)
 					}
 					wantAdmitted(t, n.Limiter, "k", longTen, 3, 3)
-					begun, before := time.Now(), n.Stats()
+					begun, before := time.Now(), n.Figures()
 					err := n.Close()
 					if took := time.Since(begun); took < 5*time.Second || took > 5*time.Second+time.Millisecond {
 						t.Errorf("Close took %v, want the 5 s that it has", took)
@@ -110,7 +110,7 @@ func TestCloseDuringOutage(t *testing.T) {
 					// 15 attempts, the probes that are due by themselves meanwhile (at
 					// least 5 ms, on average half of a pause that doubles up to 2 s:
 					// about 10), and what it takes to notice.
-					after := n.Stats()
+					after := n.Figures()
 					if beats, batches := after.Heartbeats-before.Heartbeats, after.Batches-before.Batches; beats > 35 || batches > 6 {
 						t.Errorf("%d heartbeats and %d batches in 5 s", beats, batches)
 					}
@@ -369,7 +369,7 @@ func TestCloseWhileInUse(t *testing.T) {
 						if n.Allow("k", longTen) {
 							got[i]++
 						}
-						_, _, _ = n.State(), n.Stats(), n.Peek("other", longFunnel)
+						_, _, _ = n.State(), n.Figures(), n.Peek("other", longFunnel)
 						time.Sleep(time.Microsecond)
 					}
 				})

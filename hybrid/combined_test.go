@@ -17,7 +17,7 @@ var several = limit.Must(limit.Combine("several",
 
 // combining is what the limiters have in common, with the methods of one that asks Redis.
 type combining interface {
-	withContext
+	limit.ContextLimiter
 	TakeAtMost(ctx context.Context, key string, rule *limit.Rule, n int64) (int64, limit.Result, error)
 	ReserveN(ctx context.Context, key string, rule *limit.Rule, n int64) (ok bool, err error)
 }
@@ -30,7 +30,7 @@ func (r remotely) ReserveN(ctx context.Context, key string, rule *limit.Rule, n 
 }
 
 type inMemory struct {
-	*limit.InContext
+	limit.ContextLimiter
 	atMost  func(key string, rule *limit.Rule, n int64) (int64, limit.Result)
 	reserve func(key string, rule *limit.Rule, n int64) *limit.Reservation
 }
@@ -170,12 +170,12 @@ func TestCombinedInAFleet(t *testing.T) {
 		for _, part := range several.Parts() {
 			w.wantUsed("k", part, 6)
 		}
-		s := a.Stats()
+		s := a.Figures()
 		if s.AdmittedUnits != 12 || s.Allowed.Total() != 12 || s.Denied.Total() != 4 || len(s.Rules) != 2 {
 			t.Errorf("%+v", s)
 		}
 		conserved(t, a.Limiter, true)
-		list, err := b.Explain(bg, "k", several)
+		list, err := b.Explained(bg, "k", several)
 		if err != nil || len(list) != 2 || list[0].Rule != several.Parts()[0] || list[0].Result.Allowed {
 			t.Errorf("%+v, %v", list, err)
 		}
@@ -190,8 +190,8 @@ func TestCombinedInAFleet(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if !errors.Is(l.CheckRule(log), limit.ErrUnsupported) || l.Allow("k", log) || l.Stats().Invalid != 1 {
-		t.Errorf("a part that cannot be: %v, %+v", l.CheckRule(log), l.Stats())
+	if !errors.Is(l.CheckRule(log), limit.ErrUnsupported) || l.Allow("k", log) || l.Figures().Invalid != 1 {
+		t.Errorf("a part that cannot be: %v, %+v", l.CheckRule(log), l.Figures())
 	}
 }
 

@@ -1,7 +1,6 @@
 package hybrid_test
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -11,26 +10,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/limit"
 	"github.com/hybridlimit/hybridlimit/remote"
 )
 
-// withContext is what code asks for that works with a limiter of this package and with one
-// of remote.
-type withContext interface {
-	Take(ctx context.Context, key string, rule *limit.Rule, n int64) (limit.Result, error)
-	TakeAll(ctx context.Context, checks ...limit.Check) (limit.AllResult, error)
-	Peek(ctx context.Context, key string, rule *limit.Rule) (limit.Result, error)
-	Refund(ctx context.Context, key string, rule *limit.Rule, n int64) (back int64, err error)
-	Charge(ctx context.Context, key string, rule *limit.Rule, n int64) (charged int64, err error)
-	WaitN(ctx context.Context, key string, rule *limit.Rule, n int64) error
-	Set(ctx context.Context, key string, rule *limit.Rule, used int64) error
-}
-
-var (
-	_ withContext = (*limit.InContext)(nil)
-	_ withContext = (*remote.Limiter)(nil)
-)
+var _ limit.ContextLimiter = (*remote.Limiter)(nil)
 
 // Both forms give the same answers and the same errors, in the same keys.
 func TestWithContextIsLikeRemote(t *testing.T) {
@@ -48,7 +33,7 @@ func TestWithContextIsLikeRemote(t *testing.T) {
 	}
 	rule, ctx := limit.Must(limit.FixedWindow("r", 10, 24*time.Hour)), t.Context()
 	other := limit.Must(limit.FixedWindow("r", 10, time.Hour)) // of the same name
-	for name, l := range map[string]withContext{"remote": r, "hybrid": limit.WithContext(h)} {
+	for name, l := range map[string]limit.ContextLimiter{"remote": r, "hybrid": limit.WithContext(h)} {
 		var errs [6]error
 		err := l.Set(ctx, name, rule, 3)
 		res, err0 := l.Take(ctx, name, rule, 2)
@@ -82,23 +67,23 @@ func TestWithContextIsLikeRemote(t *testing.T) {
 			t.Errorf("%s: two rules of one counter: %+v, %v", name, v, err)
 		}
 	}
-	if limit.WithContext((*hybrid.Limiter)(nil)) != nil {
+	if !inside.IsNil(limit.WithContext((*hybrid.Limiter)(nil))) || inside.IsNil(limit.WithContext(h)) {
 		t.Error("a limiter that is not there")
 	}
 	log := limit.Must(limit.SlidingLog("log", 5, time.Minute)) // hybrid has none
 	c := limit.WithContext(h)
-	if _, err := c.Take(ctx, "k", log, 1); !errors.Is(err, limit.ErrUnsupported) || !errors.Is(c.CheckRule(log), limit.ErrUnsupported) {
+	if _, err := c.Take(ctx, "k", log, 1); !errors.Is(err, limit.ErrUnsupported) || !errors.Is(inside.CheckRule(c, log), limit.ErrUnsupported) {
 		t.Error(err)
 	}
-	was := h.Stats().Invalid
-	if c.CountInvalid(rule); h.Stats().Invalid != was+1 {
-		t.Errorf("%d invalid checks, want %d", h.Stats().Invalid, was+1)
+	was := h.Figures().Invalid
+	if inside.Of(c).CountInvalid(rule); h.Figures().Invalid != was+1 {
+		t.Errorf("%d invalid checks, want %d", h.Figures().Invalid, was+1)
 	}
-	c.CountExempt("r")
-	c.CountExempt("")
+	inside.Of(c).CountExempt("r")
+	inside.Of(c).CountExempt("")
 	(*hybrid.Limiter)(nil).CountExempt("r")
-	st := h.Stats()
-	if i := slices.IndexFunc(st.Rules, func(r hybrid.RuleStats) bool { return r.Name == "r" }); st.Exempt != 2 || i < 0 || st.Rules[i].Exempt != 1 {
+	st := h.Figures()
+	if i := slices.IndexFunc(st.Rules, func(r inside.RuleFigures) bool { return r.Name == "r" }); st.Exempt != 2 || i < 0 || st.Rules[i].Exempt != 1 {
 		t.Errorf("%d exempt checks, %+v", st.Exempt, st.Rules)
 	}
 }

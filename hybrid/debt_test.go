@@ -31,8 +31,8 @@ func TestMaxDebt(t *testing.T) {
 			n.net.up()
 			time.Sleep(10 * time.Second)
 			wantMode(t, n.Limiter, hybrid.Synced)
-			s := n.Stats()
-			if s.ForgivenUnits != 104-want || s.AckedUnits != want+31 || s.PendingUnits != 0 || s.RolledBackKeys != 0 || s.Losses != 0 {
+			s := n.Figures()
+			if s.ForgivenUnits != 104-want || s.BookedUnits != want+31 || s.PendingUnits != 0 || s.RolledBackKeys != 0 || s.Losses != 0 {
 				t.Errorf("MaxDebt %v: want %d booked: %+v", debt, want, s)
 			}
 			conserved(t, n.Limiter, true)
@@ -67,7 +67,7 @@ func TestDebtKeepsReservations(t *testing.T) {
 			n.net.up()
 			time.Sleep(10 * time.Second)
 			wantMode(t, n.Limiter, hybrid.Synced)
-			if s := n.Stats(); s.ForgivenUnits != 0 || s.AckedUnits != 16 {
+			if s := n.Figures(); s.ForgivenUnits != 0 || s.BookedUnits != 16 {
 				t.Errorf("a unit in %v: %+v", each, s)
 			}
 			conserved(t, n.Limiter, true)
@@ -112,7 +112,7 @@ func TestCutOffForLong(t *testing.T) {
 			for i, n := range nodes {
 				flush(t, n.Limiter)
 				conserved(t, n.Limiter, true)
-				if s := n.Stats(); (s.ForgivenUnits > 0) != (i == 0) || s.Losses+s.RolledBackKeys > 0 {
+				if s := n.Figures(); (s.ForgivenUnits > 0) != (i == 0) || s.Losses+s.RolledBackKeys > 0 {
 					t.Errorf("%d nodes: node %d: %+v", size, i, s)
 				}
 			}

@@ -208,8 +208,8 @@ func TestLossIsAnEvent(t *testing.T) {
 		w.redis.FlushAll()
 		time.Sleep(5 * time.Second)
 		list := seen.of(hybrid.EventDataLost)
-		if n.Stats().Losses < 10 || len(list) != 1 || !strings.Contains(list[0].Reason, "of 64 shards") || strings.Count(log.text(), "data-lost") != 1 {
-			t.Errorf("%d losses: %v\n%s", n.Stats().Losses, list, log.text())
+		if n.Figures().Losses < 10 || len(list) != 1 || !strings.Contains(list[0].Reason, "of 64 shards") || strings.Count(log.text(), "data-lost") != 1 {
+			t.Errorf("%d losses: %v\n%s", n.Figures().Losses, list, log.text())
 		}
 	})
 }
@@ -237,7 +237,7 @@ func TestMistakesAreToldOnce(t *testing.T) {
 	if err := l.Shutdown(bg); err != nil { // and with that everything has been delivered
 		t.Fatal(err)
 	}
-	if got := l.Stats().Invalid; got != 600 {
+	if got := l.Figures().Invalid; got != 600 {
 		t.Errorf("%d counted, want 600", got)
 	}
 	list := seen.of(hybrid.EventInvalid)
@@ -267,7 +267,7 @@ func TestOnEventIsForeign(t *testing.T) {
 			if l := l.Load(); l != nil {
 				l.Allow("from the hook", nil)
 				l.Peek("from the hook", longTen)
-				_, _, _ = l.State(), l.Stats(), l.Flush(bg)
+				_, _, _ = l.State(), l.Figures(), l.Flush(bg)
 			}
 			inside.Add(-1)
 			calls.Add(1)
@@ -308,8 +308,8 @@ func TestOnEventIsForeign(t *testing.T) {
 				t.Errorf("change %d: %v, %q", i, s, s.Reason)
 			}
 		}
-		if c := calls.Load(); c != 2+10 || n.Stats().HookPanics != 12 { // two mistakes, and ten changes
-			t.Errorf("%d calls, %d panics counted, want 12", c, n.Stats().HookPanics)
+		if c := calls.Load(); c != 2+10 || n.Figures().HookPanics != 12 { // two mistakes, and ten changes
+			t.Errorf("%d calls, %d panics counted, want 12", c, n.Figures().HookPanics)
 		}
 	})
 }
@@ -369,7 +369,7 @@ func TestConflictsAreToldOnce(t *testing.T) {
 			l.Allow("k", rule)
 			l.Allow("k", plan)
 		}
-		if n := l.Stats().Conflicts; n != 0 {
+		if n := l.Figures().Conflicts; n != 0 {
 			t.Errorf("%s: %d conflicts of plans", what, n)
 		}
 		for range 20 {
@@ -380,8 +380,8 @@ func TestConflictsAreToldOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		list := seen.of(hybrid.EventConflict)
-		if l.Stats().Conflicts == 0 || len(list) != 1 || !strings.Contains(list[0].Reason, rule.String()) || !strings.Contains(list[0].Reason, other.String()) {
-			t.Errorf("%s: %d conflicts, told of %v", what, l.Stats().Conflicts, list)
+		if l.Figures().Conflicts == 0 || len(list) != 1 || !strings.Contains(list[0].Reason, rule.String()) || !strings.Contains(list[0].Reason, other.String()) {
+			t.Errorf("%s: %d conflicts, told of %v", what, l.Figures().Conflicts, list)
 		}
 		if warn, all := log.count(slog.LevelWarn); warn != 1 || all != 1 {
 			t.Errorf("%s: log:\n%s", what, log.text())

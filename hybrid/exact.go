@@ -76,7 +76,7 @@ func (l *Limiter) takeExactly(ctx context.Context, checks []limit.Check, of []in
 	}
 	if by, err := l.driver.store.Together(checks); err != nil {
 		v, err := decision.Unfit(checks, of, by, err)
-		l.CountInvalid(v.Rule)
+		view{l}.CountInvalid(v.Rule)
 		return v, fmt.Errorf("hybrid: take: %w", err)
 	}
 	v, known := l.knows(checks)

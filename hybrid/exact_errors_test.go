@@ -80,7 +80,7 @@ func TestExactBrokenKey(t *testing.T) {
 			n.AllowN("bad", r, 10) // the report puts it into quarantine, where the fallback admits no more
 			time.Sleep(time.Second)
 		}
-		if n.Stats().QuarantinedKeys != 1 {
+		if n.Figures().QuarantinedKeys != 1 {
 			t.Error("not in quarantine")
 		}
 		w.wantUsed("good", r, 0)

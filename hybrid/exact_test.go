@@ -78,7 +78,7 @@ func TestExactRefusesFromMemory(t *testing.T) {
 				t.Errorf("%+v, %v", res, err)
 			}
 		}
-		if s, o := a.Stats(), b.Stats(); s.ExactAsked != 10 || o.ExactAsked != 0 || o.Denied.Notice != 2 || s.Allowed.Remote != 10 {
+		if s, o := a.Figures(), b.Figures(); s.ExactAsked != 10 || o.ExactAsked != 0 || o.Denied.Notice != 2 || s.Allowed.Remote != 10 {
 			t.Errorf("%d and %d calls of Redis; %+v %+v", s.ExactAsked, o.ExactAsked, s.Allowed, o.Denied)
 		}
 		if err := a.Reset(bg, "k", r); err != nil { // what makes room is told as well
@@ -130,7 +130,7 @@ func TestExactReplyLost(t *testing.T) {
 		if res, err := n.TakeExact(bg, "k", r, 7); err != nil || !res.Allowed {
 			t.Errorf("%+v, %v", res, err)
 		}
-		if s := n.Stats(); s.ExactAsked != 3 || s.ExactFailed != 1 {
+		if s := n.Figures(); s.ExactAsked != 3 || s.ExactFailed != 1 {
 			t.Errorf("%+v", s)
 		}
 		conserved(t, n.Limiter, true)
@@ -281,8 +281,8 @@ func TestExactWaitsIntoAnOutage(t *testing.T) {
 		n.net.sever()
 		time.Sleep(time.Minute)
 		conserved(t, n.Limiter, true)
-		if s := n.Stats(); int64(s.AckedUnits) != apart.Load() {
-			t.Errorf("%d units are booked, the fallback has admitted %d", s.AckedUnits, apart.Load())
+		if s := n.Figures(); int64(s.BookedUnits) != apart.Load() {
+			t.Errorf("%d units are booked, the fallback has admitted %d", s.BookedUnits, apart.Load())
 		}
 	})
 }
@@ -345,7 +345,7 @@ func TestExactAll(t *testing.T) {
 		w.wantUsed("other", longTen, 10)
 		all(true, -1)
 		conserved(t, l, true)
-		if s := l.Stats(); s.WouldRefuse != 2 {
+		if s := l.Figures(); s.WouldRefuse != 2 {
 			t.Errorf("%d would be refused", s.WouldRefuse)
 		}
 	})
@@ -416,7 +416,7 @@ func TestExactWaitsInTurn(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if s := n.Stats(); s.ExactAsked > 8 || s.ExactFailed != 50 {
+		if s := n.Figures(); s.ExactAsked > 8 || s.ExactFailed != 50 {
 			t.Errorf("%d calls, %d failed", s.ExactAsked, s.ExactFailed)
 		}
 	})

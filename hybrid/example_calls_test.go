@@ -75,7 +75,7 @@ func ExampleLimiter_Flush() {
 	if err := lim.Flush(context.Background()); err != nil {
 		panic(err)
 	}
-	fmt.Println(lim.Stats().PendingUnits, "units are not reported")
+	fmt.Println(lim.Figures().PendingUnits, "units are not reported")
 	// Output: 0 units are not reported
 }
 
@@ -119,7 +119,7 @@ func ExampleLimiter_Stats() {
 	for range 5 {
 		lim.Allow("alice", mails)
 	}
-	s := lim.Stats()
+	s := lim.Figures()
 	fmt.Println(s.Allowed.Total(), "allowed,", s.Denied.Total(), "denied,", s.AdmittedUnits, "units")
 	// Output: 2 allowed, 3 denied, 2 units
 }

@@ -59,7 +59,7 @@ func TestExpiredIsNotLost(t *testing.T) {
 			for i, n := range nodes {
 				wantMode(t, n.Limiter, hybrid.Synced)
 				conserved(t, n.Limiter, true)
-				if s := n.Stats(); s.RolledBackKeys != 0 || s.Losses != 0 {
+				if s := n.Figures(); s.RolledBackKeys != 0 || s.Losses != 0 {
 					t.Errorf("%v: node %d: %d keys rolled back, %d losses", p, i, s.RolledBackKeys, s.Losses)
 				}
 			}

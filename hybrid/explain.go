@@ -3,78 +3,55 @@ package hybrid
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/decision"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Explanation says how a limiter decides a key now, and on what knowledge. [Explanation.String] has
-// it in words.
-type Explanation struct {
-	// Key is the key. Of a key of more than 256 bytes [Limiter.Nearest] knows only the SHA-256
-	// sum, in hexadecimal digits.
-	Key string
-	// Rule is the rule that the key is decided by.
-	Rule *limit.Rule
-	// Latest is the rule of the latest check on this node, if that has another limit: then Result
-	// is not what that caller was answered.
-	Latest *limit.Rule
-	// Result is the answer to a check for one unit, which is not made: RetryAfter says when the
-	// next unit fits, and Source on what the answer rests.
-	Result limit.Result
-	// InMemory is set if this node has a counter of the key: it was used lately. What follows is
-	// zero otherwise.
-	InMemory bool
-	// Known is how many units count as far as Redis has said, and Answered when it has said so,
-	// by the limiter's clock; zero: it has not.
-	Known    int64
-	Answered time.Time
-	// Pending is how many units were admitted here that Redis has not confirmed.
-	Pending int64
-	// Notice is when another node has announced that the key is used up, if that is why it is
-	// refused, and NoticeUntil until when. Zero: there is no such notice; Notice is zero also if the
-	// key is not in memory.
-	Notice, NoticeUntil time.Time
-	// Quarantined is set if Redis cannot use the key, see [EventQuarantined].
-	Quarantined bool
-	// State and Fallback are those of the limiter.
-	State    State
-	Fallback Fallback
-	// Redis is what Redis says, if it was asked.
-	Redis *Stored
+// explanation is one with what its text needs.
+type explanation struct {
+	inside.Explanation
+	state  State
+	policy Fallback
 }
 
-// Stored is what Redis has of a key.
-type Stored struct {
-	// Used is how many units count there, those above the limit included.
-	Used int64
-	// Result is the answer of Redis to a check for one unit.
-	Result limit.Result
-	// Err says why there is no answer: an [*UnavailableError], or a [*limit.KeyError] if the key
-	// is unusable. Then the rest is zero.
-	Err error
+func (l *Limiter) explanation(key string, rule *limit.Rule) explanation {
+	return explanation{inside.Explanation{Key: key, Rule: rule}, l.State(), l.fallback()}
 }
 
 // mostAsked is of how many rules Explain asks Redis: it answers them in some milliseconds.
 const mostAsked = 200
 
-// Explain says how key is decided under each of some rules, without any under those in use (see
-// [Limiter.Rules]), and why: by what is in memory and by what Redis says now. It consumes nothing, and is
-// for people and their tools.
+// Explain says in words how key is decided under each of some rules, without any under those in use,
+// and why: by what is in memory and by what Redis says now. Each rule has a line. It consumes nothing
+// and is for people: in a support tool, for example.
 //
-// It asks Redis in one round trip, about 200 rules at most, those first under which the key is in
-// memory. While the limiter is degraded it does not ask. The error is that of [Limiter.CheckRule];
-// that Redis cannot be reached is in [Stored].Err.
-func (l *Limiter) Explain(ctx context.Context, key string, rules ...*limit.Rule) ([]Explanation, error) {
-	if len(rules) == 0 {
-		rules = l.Rules()
+// It asks Redis in one round trip, unless the limiter is degraded. The error is that of
+// [Limiter.CheckRule].
+func (l *Limiter) Explain(ctx context.Context, key string, rules ...*limit.Rule) (string, error) {
+	list, err := view{l}.Explain(ctx, key, rules...)
+	var b strings.Builder
+	for _, e := range list {
+		fmt.Fprintf(&b, "%v: %s\n", e.Rule, e.Text)
 	}
-	list := make([]Explanation, 0, len(rules))
-	var unused []Explanation
+	return b.String(), err
+}
+
+// Explain implements [inside.View].
+func (v view) Explain(ctx context.Context, key string, rules ...*limit.Rule) ([]inside.Explanation, error) {
+	if len(rules) == 0 {
+		rules = v.Rules()
+	}
+	l := v.Limiter
+	list := make([]explanation, 0, len(rules))
+	var unused []explanation
 	for _, rule := range rules {
 		if err := l.CheckRule(rule); err != nil {
 			return nil, err
@@ -91,12 +68,17 @@ func (l *Limiter) Explain(ctx context.Context, key string, rules ...*limit.Rule)
 	if l != nil && l.driver != nil {
 		l.driver.askStored(decision.Given(ctx), key, list[:min(len(list), mostAsked)])
 	}
-	return list, nil
+	all := make([]inside.Explanation, len(list))
+	for i := range list {
+		list[i].Text = list[i].text()
+		all[i] = list[i].Explanation
+	}
+	return all, nil
 }
 
 // explain says what is known in memory.
-func (l *Limiter) explain(key string, rule *limit.Rule) Explanation {
-	e := Explanation{Key: key, Rule: rule, State: l.State(), Fallback: l.Fallback()}
+func (l *Limiter) explain(key string, rule *limit.Rule) explanation {
+	e := l.explanation(key, rule)
 	if l == nil || l.table == nil {
 		e.Result = l.Peek(key, rule)
 		return e
@@ -118,7 +100,7 @@ func (l *Limiter) explain(key string, rule *limit.Rule) Explanation {
 }
 
 // fill adds what a counter knows. It reports whether the counter is still in use.
-func (e *Explanation) fill(c *counter.Counter, now int64) bool {
+func (e *explanation) fill(c *counter.Counter, now int64) bool {
 	x, ok := c.Explain(now)
 	if !ok {
 		return false
@@ -135,10 +117,10 @@ func (e *Explanation) fill(c *counter.Counter, now int64) bool {
 }
 
 // askStored asks Redis about a key under the rules of a list, unless Redis is away.
-func (d *driver) askStored(ctx context.Context, key string, list []Explanation) {
+func (d *driver) askStored(ctx context.Context, key string, list []explanation) {
 	if s := d.state.Load(); s.Mode == Degraded || s.Mode == Closed {
 		for i := range list {
-			list[i].Redis = &Stored{Err: &UnavailableError{Reason: cmp.Or(s.Reason, "closed"), Err: s.Err}}
+			list[i].Redis = &inside.Stored{Err: &UnavailableError{Reason: cmp.Or(s.Reason, "closed"), Err: s.Err}}
 		}
 		return
 	}
@@ -147,16 +129,16 @@ func (d *driver) askStored(ctx context.Context, key string, list []Explanation) 
 		asks[i] = redisstore.Ask{Counter: d.store.Keyspace().CounterKey(e.Rule, key), Rule: e.Rule, Units: 1}
 	}
 	for i, is := range d.store.LookAt(ctx, asks) {
-		list[i].Redis = &Stored{Used: is.Used, Result: is.Result}
+		list[i].Redis = &inside.Stored{Used: is.Used, Result: is.Result}
 		if is.Err != nil {
 			list[i].Redis.Err = public(is.Err)
 		}
 	}
 }
 
-// Rules returns the rules in use, in the order of their names: of each name the latest, or one that
-// differs from it only in the limit. Of more than 1,024 names some are missing.
-func (l *Limiter) Rules() []*limit.Rule {
+// Rules implements [inside.View].
+func (v view) Rules() []*limit.Rule {
+	l := v.Limiter
 	if l == nil || l.table == nil {
 		return nil
 	}
@@ -166,18 +148,17 @@ func (l *Limiter) Rules() []*limit.Rule {
 // nearestSample is how many keys Nearest looks at: it locks each for a moment.
 const nearestSample = 100_000
 
-// Nearest returns the keys in memory that have the least left of their limits, of the fullest first:
-// at most as many as most, which is at most 1,000. It looks at 100,000 keys in memory at most, which
-// takes some 20 ms, and does not ask Redis. Keys of which nothing is used are left out.
-func (l *Limiter) Nearest(most int) []Explanation {
+// Nearest implements [inside.View].
+func (v view) Nearest(most int) (nearest []inside.Explanation) {
+	l := v.Limiter
 	most = min(most, 1000)
 	if l == nil || l.table == nil || most <= 0 {
 		return nil
 	}
-	var list []Explanation
-	now, state, fallback := l.now(), l.State(), l.Fallback()
+	var list []explanation
+	now, state, fallback := l.now(), l.State(), l.fallback()
 	l.table.Sample(nearestSample, func(c *counter.Counter) {
-		e := Explanation{Key: c.Key(), Rule: c.Rule(), State: state, Fallback: fallback}
+		e := explanation{inside.Explanation{Key: c.Key(), Rule: c.Rule()}, state, fallback}
 		if !e.fill(c, now) || e.isUnused() {
 			return
 		}
@@ -185,28 +166,31 @@ func (l *Limiter) Nearest(most int) []Explanation {
 			list = fullest(list, most)
 		}
 	})
-	return fullest(list, most)
+	for _, e := range fullest(list, most) {
+		nearest = append(nearest, e.Explanation)
+	}
+	return nearest
 }
 
 // isUnused reports whether nothing of the key is used. In an outage less than the limit is left all the
 // same: the share of the node.
-func (e *Explanation) isUnused() bool {
-	if e.State.Mode == LocalOnly {
+func (e *explanation) isUnused() bool {
+	if e.state.Mode == LocalOnly {
 		return e.Result.Remaining >= e.Result.Limit
 	}
 	return e.Known <= 0 && e.Pending <= 0 && e.Notice.IsZero() && !e.Quarantined
 }
 
 // fullest returns the explanations with the least left of their limits, in that order.
-func fullest(list []Explanation, most int) []Explanation {
-	slices.SortFunc(list, func(a, b Explanation) int {
+func fullest(list []explanation, most int) []explanation {
+	slices.SortFunc(list, func(a, b explanation) int {
 		return cmp.Or(cmp.Compare(a.left(), b.left()), cmp.Compare(b.Known+b.Pending, a.Known+a.Pending), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Rule.Name(), b.Rule.Name()))
 	})
 	return list[:min(len(list), most)]
 }
 
 // left returns which part of the limit is left. A dry run has what the rule leaves.
-func (e *Explanation) left() float64 {
+func (e *explanation) left() float64 {
 	if e.Result.Limit <= 0 {
 		return 0
 	}

@@ -3,12 +3,14 @@ package hybrid_test
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -21,15 +23,15 @@ func TestRealExplain(t *testing.T) {
 	rdb := dial(t, srv.Addr())
 	o := hybrid.Options{SyncInterval: 20 * time.Millisecond, MaxLag: time.Minute} // what is not urgent stays here
 	a, b := realNode(t, srv.Addr(), o), realNode(t, srv.Addr(), o)
-	explain := func(l *hybrid.Limiter, key string, rule *limit.Rule) hybrid.Explanation {
+	explain := func(l *hybrid.Limiter, key string, rule *limit.Rule) inside.Explanation {
 		t.Helper()
-		list, err := l.Explain(bg, key, rule)
+		list, err := l.Explained(bg, key, rule)
 		if err != nil || len(list) != 1 {
 			t.Fatal(list, err)
 		}
 		return list[0]
 	}
-	if e := explain(a, "k", hundred); e.InMemory || !e.Result.Allowed || e.Redis == nil || e.Redis.Err != nil || e.Redis.Used != 0 || a.Stats().LiveCounters != 0 {
+	if e := explain(a, "k", hundred); e.InMemory || !e.Result.Allowed || e.Redis == nil || e.Redis.Err != nil || e.Redis.Used != 0 || a.Figures().Keys != 0 {
 		t.Errorf("a key that was never used: %+v", e)
 	}
 	b.AllowN("k", hundred, 60)
@@ -88,13 +90,13 @@ func TestRealExplain(t *testing.T) {
 	if e.Redis.Err == nil || a.Fallback() != hybrid.FairShare {
 		t.Error(a.Fallback())
 	}
-	if _, err := a.Explain(bg, "k", limit.Must(limit.SlidingLog("log", 1, time.Second))); !errors.Is(err, limit.ErrUnsupported) {
+	if _, err := a.Explained(bg, "k", limit.Must(limit.SlidingLog("log", 1, time.Second))); !errors.Is(err, limit.ErrUnsupported) {
 		t.Errorf("a sliding log: %v", err)
 	}
-	if list, err := a.Explain(bg, "k"); err != nil || len(list) != 2 || !list[0].InMemory || list[1].InMemory || list[0].Rule != hundred {
+	if list, err := a.Explained(bg, "k"); err != nil || len(list) != 2 || !list[0].InMemory || list[1].InMemory || list[0].Rule != hundred {
 		t.Errorf("under all rules: %+v, %v", list, err)
 	}
-	if _, err := a.Explain(bg, "k", nil); !errors.Is(err, limit.ErrNilRule) {
+	if _, err := a.Explained(bg, "k", nil); !errors.Is(err, limit.ErrNilRule) {
 		t.Errorf("no rule: %v", err)
 	}
 }
@@ -149,7 +151,7 @@ func TestNearest(t *testing.T) {
 	if fmt.Sprint(names) != "[dry hundred slow ten]" {
 		t.Errorf("rules: %s", names)
 	}
-	if list, err := (*hybrid.Limiter)(nil).Explain(bg, "k", hundred); err != nil || list[0].Result.Allowed {
+	if list, err := (*hybrid.Limiter)(nil).Explained(bg, "k", hundred); err != nil || list[0].Result.Allowed {
 		t.Errorf("%+v, %v", list, err)
 	}
 }
@@ -165,12 +167,12 @@ func TestQuickStats(t *testing.T) {
 		}
 		l.Take("bad", nil, 1)
 		synctest.Wait() // nothing is under way
-		is, quick := l.Stats(), l.QuickStats()
+		is, quick := l.Figures(), l.QuickFigures()
 		if is.QueuedKeys == 0 || is.OldestPending == 0 {
 			t.Errorf("%v", is)
 		}
 		is.QueuedKeys, is.OldestPending = 0, 0
-		if is.String() != quick.String() { // Stats has counted what leases have admitted
+		if !reflect.DeepEqual(is, quick) { // Stats has counted what leases have admitted
 			t.Errorf("Stats: %v\nquick: %v", is, quick)
 		}
 	})
@@ -191,6 +193,9 @@ func TestExplainFollowsTheMode(t *testing.T) {
 		if len(list) != 1 || list[0].Result.Source != limit.SourceDegraded || list[0].Result.Remaining > 25 {
 			t.Errorf("%+v", list)
 		}
+		if text, err := l.Explain(bg, "k", hundred); err != nil || !strings.Contains(text, "this node admits 1/4 of the limit by itself") {
+			t.Errorf("%q, %v", text, err)
+		}
 	})
 }
 
@@ -202,7 +207,7 @@ func TestExplainWhileRedisIsFrozen(t *testing.T) {
 		l.net.set(func(n *network) { n.swallow = true })
 		time.Sleep(10 * time.Second)
 		began := time.Now()
-		list, err := l.Explain(bg, "k")
+		list, err := l.Explained(bg, "k")
 		if took := time.Since(began); err != nil || len(list) != 1 || list[0].Redis.Err == nil || took > 0 {
 			t.Errorf("%+v, %v after %v", list, err, took)
 		}
@@ -218,7 +223,8 @@ func TestNearestInAnOutage(t *testing.T) {
 			n := w.synced(hybrid.Options{Fallback: fallback, ExpectedNodes: 2})
 			n.Allow("used", longTen)
 			for i := range 60 {
-				n.Take(fmt.Sprint("idle", i), longTen, 0) // such as a request that was only looked at
+				n.Allow(fmt.Sprint("idle", i), longTen)
+				n.Refund(fmt.Sprint("idle", i), longTen, 1) // such as a log-in that has succeeded
 			}
 			time.Sleep(2 * time.Second)
 			for _, when := range []string{"synced", "away"} {

@@ -7,9 +7,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// String says in a sentence or two why a check for one unit would be admitted or refused, by which
+// text says in a sentence or two why a check for one unit would be admitted or refused, by which
 // numbers, and what decides. Times of day are UTC. The key is not in it.
-func (e Explanation) String() string {
+func (e *explanation) text() string {
 	res := e.Result
 	switch {
 	case e.Rule == limit.Unlimited():
@@ -19,7 +19,7 @@ func (e Explanation) String() string {
 	case res.Source == limit.SourceInvalid:
 		return "The limiter cannot decide by this rule: a check is refused."
 	case e.Quarantined:
-		return fmt.Sprintf("Redis cannot use this key, because another program has written to it. The fallback %v decides.", e.Fallback)
+		return fmt.Sprintf("Redis cannot use this key, because another program has written to it. The fallback %v decides.", e.policy)
 	case res.WouldRefuse:
 		return "The rule is a dry run: it would refuse, and lets the check pass."
 	case res.Limit == 0:
@@ -46,13 +46,13 @@ func (e Explanation) String() string {
 }
 
 // byFallback is String while Redis is away, or after the end of the limiter.
-func (e *Explanation) byFallback() string {
-	text := fmt.Sprintf("Redis is away, and the fallback %v decides: ", e.Fallback)
-	if e.State.Mode == Closed {
-		text = fmt.Sprintf("The limiter is closed, and the fallback %v decides: ", e.Fallback)
+func (e *explanation) byFallback() string {
+	text := fmt.Sprintf("Redis is away, and the fallback %v decides: ", e.policy)
+	if e.state.Mode == Closed {
+		text = fmt.Sprintf("The limiter is closed, and the fallback %v decides: ", e.policy)
 	}
-	text += e.Fallback.effect(e.State.Nodes) + "."
-	if e.Fallback == FailOpen || e.Fallback == FailClosed {
+	text += e.policy.effect(e.state.Nodes) + "."
+	if e.policy == FailOpen || e.policy == FailClosed {
 		return text
 	}
 	text += " "
@@ -63,7 +63,7 @@ func (e *Explanation) byFallback() string {
 }
 
 // counted says what counts, and who knows of it.
-func (e *Explanation) counted() string {
+func (e *explanation) counted() string {
 	if e.Answered.IsZero() {
 		return fmt.Sprintf("%d %s admitted here of which Redis does not know.", e.Pending, word(e.Pending, "unit was", "units were"))
 	}

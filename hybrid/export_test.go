@@ -1,11 +1,14 @@
 package hybrid
 
 import (
+	"context"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/internal/reconcile"
+	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // NewCopy is New of a process that was copied from another: it goes by that one's
@@ -38,3 +41,21 @@ func (l *Limiter) Budget() (now, first time.Duration) {
 
 // Printable is printable.
 func Printable(text string, most int) string { return printable(text, most) }
+
+// What the tests use of the inside of a limiter.
+
+func (l *Limiter) Figures() inside.Figures               { return view{l}.Figures() }
+func (l *Limiter) QuickFigures() inside.Figures          { return view{l}.QuickFigures() }
+func (l *Limiter) Nearest(most int) []inside.Explanation { return view{l}.Nearest(most) }
+func (l *Limiter) Rules() []*limit.Rule                  { return view{l}.Rules() }
+func (l *Limiter) ID() string                            { return view{l}.ID() }
+func (l *Limiter) CountInvalid(rule *limit.Rule)         { view{l}.CountInvalid(rule) }
+func (l *Limiter) CountExempt(name string)               { view{l}.CountExempt(name) }
+
+func (l *Limiter) Nodes(ctx context.Context) ([]inside.Node, error) { return view{l}.Nodes(ctx) }
+
+func (l *Limiter) Explained(ctx context.Context, key string, rules ...*limit.Rule) ([]inside.Explanation, error) {
+	return view{l}.Explain(ctx, key, rules...)
+}
+
+func (l *Limiter) Fallback() Fallback { return l.fallback() }

@@ -13,7 +13,7 @@ import (
 // wantOldest checks how long ago the oldest pending unit was admitted, to the millisecond.
 func wantOldest(t *testing.T, n *node, what string, want time.Duration) {
 	t.Helper()
-	s := n.Stats()
+	s := n.Figures()
 	if s.OldestPending.Round(time.Millisecond) != want || (s.OldestPending == 0) != (s.PendingUnits == 0) {
 		t.Errorf("%s: the oldest of %d pending units is %v old, want %v", what, s.PendingUnits, s.OldestPending, want)
 	}
@@ -71,13 +71,13 @@ func TestOldestPendingInOutage(t *testing.T) {
 				n.Allow("k", longWindow)
 				n.Allow("other", longFunnel)
 			}
-			if keys := n.Stats().QueuedKeys; keys != 2 {
+			if keys := n.Figures().QueuedKeys; keys != 2 {
 				t.Errorf("%s: %d keys queued", name, keys)
 			}
 			n.net.up()
 			time.Sleep(10 * time.Second)
 			wantOldest(t, n, name+", over", 0)
-			if keys := n.Stats().QueuedKeys; keys != 0 {
+			if keys := n.Figures().QueuedKeys; keys != 0 {
 				t.Errorf("%s, over: %d keys queued", name, keys)
 			}
 		})
@@ -105,7 +105,7 @@ func TestOldestPendingOfALease(t *testing.T) {
 func TestFailuresByReason(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.synced(hybrid.Options{})
-		begun := n.Stats()
+		begun := n.Figures()
 		if got := slices.Sorted(maps.Keys(begun.FailuresBy)); !slices.Equal(got, slices.Sorted(slices.Values(redisstore.Reasons))) {
 			t.Errorf("reasons %v", got)
 		}
@@ -120,12 +120,12 @@ func TestFailuresByReason(t *testing.T) {
 			{"error", func() { w.redis.SetError("ERR something new") }, func() { w.redis.SetError("") }},
 		}
 		for _, s := range steps {
-			before := n.Stats()
+			before := n.Figures()
 			s.begin()
 			n.Allow("k", longWindow)
 			time.Sleep(20 * time.Second)
 			wantMode(t, n.Limiter, hybrid.Degraded)
-			during := n.Stats()
+			during := n.Figures()
 			if during.FailuresBy[s.reason]-before.FailuresBy[s.reason] < 3 {
 				t.Errorf("%s: %v", s.reason, during)
 			}
@@ -146,7 +146,7 @@ func TestFailuresByReason(t *testing.T) {
 			s.end()
 			time.Sleep(20 * time.Second)
 			wantMode(t, n.Limiter, hybrid.Synced)
-			if since := time.Since(n.Stats().LastSuccess); since > 1100*time.Millisecond {
+			if since := time.Since(n.Figures().LastSuccess); since > 1100*time.Millisecond {
 				t.Errorf("%s: the last success is %v old", s.reason, since)
 			}
 		}
@@ -160,12 +160,12 @@ func TestExchangeLatency(t *testing.T) {
 		for _, lag := range []time.Duration{0, 7 * time.Millisecond, 100 * time.Millisecond, 101 * time.Millisecond} {
 			n.net.set(func(n *network) { n.lag = lag }) // on the way there
 			time.Sleep(2 * time.Second)
-			before := n.Stats().Exchanges
+			before := n.Figures().Exchanges
 			for range 10 {
 				n.Allow("k", longWindow)
 				time.Sleep(time.Second)
 			}
-			is := n.Stats().Exchanges
+			is := n.Figures().Exchanges
 			all, sum := is.Count()-before.Count(), is.Sum-before.Sum
 			if all < 10 || is.Last < lag || is.Max < is.Last || sum < time.Duration(all)*lag || sum > time.Duration(all+3)*lag {
 				t.Errorf("%v: %+v, before %+v", lag, is, before)

@@ -153,7 +153,7 @@ func TestLocalOnly(t *testing.T) {
 	if err := l.Flush(bg); err != nil {
 		t.Error(err)
 	}
-	s := l.Stats()
+	s := l.Figures()
 	if s.Allowed.Local != 10 || s.Denied.Local != 11 || s.AdmittedUnits != 10 || s.PendingUnits != 0 {
 		t.Errorf("%+v", s)
 	}

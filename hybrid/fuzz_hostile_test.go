@@ -213,20 +213,20 @@ func playHostile(t *testing.T, w *world, asks, lies []byte) {
 	}
 	for range 2 { // what the first one finds missing in Redis is reported again by the second
 		if err := l.Flush(ctx); err != nil {
-			t.Fatalf("flush: %v (%v, %+v)", err, l.State(), l.Stats())
+			t.Fatalf("flush: %v (%v, %+v)", err, l.State(), l.Figures())
 		}
 		time.Sleep(time.Second)
 	}
 	wantMode(t, l, hybrid.Synced)
 	conserved(t, l, true)
-	if live := l.Stats().LiveCounters; live > int64(3*len(hostileRules)) {
+	if live := l.Figures().Keys; live > int64(3*len(hostileRules)) {
 		t.Fatalf("%d counters", live)
 	}
 	for _, rule := range hostileRules {
 		for i := range 3 {
 			key := fmt.Sprint("k", i)
 			if got, is := rule.Limit()-l.Peek(key, rule).Remaining, w.used(key, rule); got < is-1 || got > is+1 { // their clocks show whole µs
-				t.Fatalf("%v: %q has %d units, in Redis %d: %+v, %+v", rule, key, got, is, l.Peek(key, rule), l.Stats())
+				t.Fatalf("%v: %q has %d units, in Redis %d: %+v, %+v", rule, key, got, is, l.Peek(key, rule), l.Figures())
 			}
 		}
 	}

@@ -34,7 +34,7 @@ func TestHandedBackInACrowd(t *testing.T) {
 				}
 			}
 		}
-		if s := n.Stats(); s.UnreturnedUnits != 0 {
+		if s := n.Figures(); s.UnreturnedUnits != 0 {
 			t.Errorf("%d units are not given back", s.UnreturnedUnits)
 		}
 	})
@@ -67,8 +67,8 @@ func TestHandedBackOfAKeyThatLeaves(t *testing.T) {
 				time.Sleep(400 * time.Millisecond)
 			}
 			time.Sleep(2 * time.Second)
-			if used := w.used("k", rule); used != 0 || n.Stats().UnreturnedUnits != 0 {
-				t.Errorf("%v: Redis counts %d, %d are not given back", rule, used, n.Stats().UnreturnedUnits)
+			if used := w.used("k", rule); used != 0 || n.Figures().UnreturnedUnits != 0 {
+				t.Errorf("%v: Redis counts %d, %d are not given back", rule, used, n.Figures().UnreturnedUnits)
 			}
 		})
 	}

@@ -33,12 +33,12 @@ func TestHandedBackBeforeAReservation(t *testing.T) {
 		a.Refund("k", rule, 3)
 		flush(t, a)
 		w.wantUsed("k", ample, 12)
-		if s := a.Stats(); s.UnreturnedUnits != 3 {
+		if s := a.Figures(); s.UnreturnedUnits != 3 {
 			t.Errorf("%d units are counted as not given back, want 3", s.UnreturnedUnits)
 		}
 		// By now it has.
-		if back := a.Refund("k", rule, 3); back != 0 || a.Stats().UnreturnedUnits != 6 {
-			t.Errorf("%d units given back, %d not", back, a.Stats().UnreturnedUnits)
+		if back := a.Refund("k", rule, 3); back != 0 || a.Figures().UnreturnedUnits != 6 {
+			t.Errorf("%d units given back, %d not", back, a.Figures().UnreturnedUnits)
 		}
 		time.Sleep(21 * time.Second)
 		a.Charge("k", rule, 2) // the bucket is above its limit again, and nobody waits

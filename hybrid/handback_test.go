@@ -124,7 +124,7 @@ func awaitAllBack(t *testing.T, w *world, rule *limit.Rule, nodes ...*node) {
 	t.Helper()
 	for _, n := range nodes {
 		flush(t, n.Limiter)
-		if s := n.Stats(); s.UnreturnedUnits != 0 {
+		if s := n.Figures(); s.UnreturnedUnits != 0 {
 			t.Errorf("%d units are counted as not given back", s.UnreturnedUnits)
 		}
 		conserved(t, n.Limiter, true)
@@ -288,7 +288,7 @@ func TestHandedBackOnce(t *testing.T) {
 					back += n.Refund("k", rule, 1)
 				}
 				time.Sleep(time.Second)
-				if s := n.Stats(); back != 3 || s.UnreturnedUnits != 2 || s.RefundedUnits != 3 {
+				if s := n.Figures(); back != 3 || s.UnreturnedUnits != 2 || s.RefundedUnits != 3 {
 					t.Errorf("%d units of 3 given back, %d not", back, s.UnreturnedUnits)
 				}
 				w.wantUsed("k", rule, 0)
@@ -342,7 +342,7 @@ func TestHandedBackWithoutRoom(t *testing.T) {
 				used += w.used(key(i), rule)
 			}
 			lost += used
-			if s := n.Stats(); s.UnreturnedUnits != used+back-keys {
+			if s := n.Figures(); s.UnreturnedUnits != used+back-keys {
 				t.Errorf("%v: %d units given back, Redis counts %d, %d are counted as not given back", rule, back, used, s.UnreturnedUnits)
 			}
 		})

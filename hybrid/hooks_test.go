@@ -31,7 +31,7 @@ func TestLoggerPanics(t *testing.T) {
 		var seen changes
 		n := w.synced(hybrid.Options{Logger: slog.New(new(panicky)), OnStateChange: seen.add})
 		time.Sleep(time.Second)
-		if got := n.Stats().HookPanics; got != 1 {
+		if got := n.Figures().HookPanics; got != 1 {
 			t.Errorf("%d panics counted, want 1", got)
 		}
 		if got := seen.modes(); !slices.Equal(got, []hybrid.Mode{hybrid.Synced}) {
@@ -88,10 +88,10 @@ func TestMetricsHaveNoKeys(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		n.net.up()
 		time.Sleep(6 * time.Second)
-		if s := n.Stats(); s.Quarantined == 0 || len(seen.modes()) < 4 {
+		if s := n.Figures(); s.Quarantined == 0 || len(seen.modes()) < 4 {
 			t.Errorf("too little has happened: %+v", s)
 		}
-		figures, err := json.Marshal(n.Stats())
+		figures, err := json.Marshal(n.Figures())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -98,7 +98,7 @@ func wantAdmitted(t testing.TB, l *hybrid.Limiter, key string, rule *limit.Rule,
 func wantMode(t testing.TB, l *hybrid.Limiter, m hybrid.Mode) {
 	t.Helper()
 	if s := l.State(); s.Mode != m {
-		t.Fatalf("state: %v, want %v (%+v)", s, m, l.Stats())
+		t.Fatalf("state: %v, want %v (%+v)", s, m, l.Figures())
 	}
 }
 
@@ -115,8 +115,8 @@ func flush(t testing.TB, l *hybrid.Limiter) {
 // is booked, expired, or still waiting; with nothing waiting if settled.
 func conserved(t testing.TB, l *hybrid.Limiter, settled bool) {
 	t.Helper()
-	s := l.Stats()
-	if s.AckedUnits+s.ForgivenUnits+s.ExpiredUnits+s.WithdrawnUnits+s.PendingUnits+s.OverflowUnits != s.AdmittedUnits || s.PendingUnits < 0 {
+	s := l.Figures()
+	if s.BookedUnits+s.ForgivenUnits+s.ExpiredUnits+s.WithdrawnUnits+s.PendingUnits+s.OverflowUnits != s.AdmittedUnits || s.PendingUnits < 0 {
 		t.Fatalf("the books do not balance: %+v", s)
 	}
 	if settled && s.PendingUnits != 0 {

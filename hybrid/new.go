@@ -56,7 +56,7 @@ func build(rdb redis.UniversalClient, o Options) (*Limiter, error) {
 			l.link.SetNotices(o.MaxKeys, ks.NoticeID)
 		}
 	}
-	l.notify = newNotifier(o, l.Stats, func() { l.stats.HookPanics.Add(1) })
+	l.notify = newNotifier(o, view{l}.Figures, func() { l.stats.HookPanics.Add(1) })
 	l.table, err = table.New(table.Options{MaxKeys: o.MaxKeys, MaxRemembered: o.MaxRemembered, Clock: o.Clock, Link: l.link, MaxDebt: o.MaxDebt, Tallies: &l.tally, Conflict: l.conflict, Crowded: l.crowded})
 	if err != nil {
 		return nil, fmt.Errorf("hybrid: %w", err)

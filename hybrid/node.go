@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,30 +13,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/hybridlimit/hybridlimit/internal/decision"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
-
-// Node is a limiter that shares limits through the same Redis and prefix, as it has described itself
-// with its latest heartbeat. A node of an older version has only an ID.
-type Node struct {
-	// ID is its name in Redis, see [Limiter.ID].
-	ID string
-	// Name is what [Options].NodeName says; Program is the file name of its executable, and
-	// Version the version of this library in it. They are empty if the node does not say.
-	Name, Program, Version string
-	// Mode and Since are those of its [State], Since and Started by the clock of that node.
-	Mode           Mode
-	Since, Started time.Time
-	// Lag is how old its view of a key in use may be: its MaxLag, and by how much Redis does not
-	// keep up.
-	Lag time.Duration
-	// Fallback is its policy in an outage, and Share how much of each limit it admits then, as
-	// far as it knows now: 1 is all of it.
-	Fallback Fallback
-	Share    float64
-	// Gone is how long it counts as alive if nothing is heard of it.
-	Gone time.Duration
-}
 
 // maxNodeName is the length of the longest name, in bytes.
 const maxNodeName = 128
@@ -114,9 +92,9 @@ func (d *driver) about() redisstore.About {
 	return a
 }
 
-// Nodes asks Redis which nodes are alive, this one included: of more than 1,000 those that were
-// heard last. It is one round trip or two, for people and their tools. Without Redis there is none.
-func (l *Limiter) Nodes(ctx context.Context) ([]Node, error) {
+// Nodes implements [inside.View].
+func (v view) Nodes(ctx context.Context) ([]inside.Node, error) {
+	l := v.Limiter
 	if l == nil || l.driver == nil {
 		return nil, nil
 	}
@@ -124,20 +102,18 @@ func (l *Limiter) Nodes(ctx context.Context) ([]Node, error) {
 	if err != nil {
 		return nil, explain("nodes", err)
 	}
-	nodes := make([]Node, len(fleet.List))
+	nodes := make([]inside.Node, len(fleet.List))
 	for i, live := range fleet.List {
 		nodes[i] = nodeOf(live)
 	}
 	return nodes, nil
 }
 
-// nodeOf converts what was read of a node. A mode or a policy of a later version is left at zero.
-func nodeOf(live redisstore.Live) Node {
+// nodeOf converts what was read of a node.
+func nodeOf(live redisstore.Live) inside.Node {
 	a := live.About
-	n := Node{ID: live.Name, Name: a.Name, Program: a.Program, Version: a.Version, Share: a.Share,
-		Mode: Mode(max(slices.Index(modeNames[:], a.Mode), 0)),
-		Lag:  time.Duration(a.Lag) * time.Millisecond, Gone: live.Left}
-	_ = n.Fallback.UnmarshalText([]byte(a.Fallback))
+	n := inside.Node{ID: live.Name, Name: a.Name, Program: a.Program, Version: a.Version, Share: a.Share,
+		Mode: a.Mode, Fallback: a.Fallback, Lag: time.Duration(a.Lag) * time.Millisecond, Gone: live.Left}
 	if a.Since != 0 {
 		n.Since = time.UnixMilli(a.Since)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
@@ -31,7 +32,7 @@ func TestRealNodesHaveNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := map[string]hybrid.Node{}
+	list := map[string]inside.Node{}
 	eventually(t, "all nodes are synced, by what they say", func() bool {
 		nodes, err := named.Nodes(bg)
 		if err != nil {
@@ -40,7 +41,7 @@ func TestRealNodesHaveNames(t *testing.T) {
 		synced := 0
 		for _, n := range nodes {
 			list[n.ID] = n
-			if n.Mode == hybrid.Synced {
+			if n.Mode == hybrid.Synced.String() {
 				synced++
 			}
 		}
@@ -52,10 +53,10 @@ func TestRealNodesHaveNames(t *testing.T) {
 	if !strings.HasPrefix(is.Name, host+"/") || !strings.HasSuffix(is.Name, fmt.Sprintf("[%d]", os.Getpid())) || is.Program != program || is.Version == "" {
 		t.Errorf("by default: %+v", is)
 	}
-	if is.Lag < 3*time.Second || is.Lag > 5*time.Second || is.Fallback != hybrid.FairShare || time.Since(is.Since) > time.Minute || time.Since(is.Started) > time.Minute || is.Since.Before(is.Started.Add(-time.Millisecond)) || is.Gone <= 0 {
+	if is.Lag < 3*time.Second || is.Lag > 5*time.Second || is.Fallback != hybrid.FairShare.String() || time.Since(is.Since) > time.Minute || time.Since(is.Started) > time.Minute || is.Since.Before(is.Started.Add(-time.Millisecond)) || is.Gone <= 0 {
 		t.Errorf("by default: %+v", is)
 	}
-	if is := list[named.ID()]; is.Name != "frontend-7" || is.Share != 1 || is.Fallback != hybrid.FullLimit {
+	if is := list[named.ID()]; is.Name != "frontend-7" || is.Share != 1 || is.Fallback != hybrid.FullLimit.String() {
 		t.Errorf("a name: %+v", is)
 	}
 	if is := list[unnamed.ID()]; is.Name != "" || is.Program != "" || is.Version == "" || is.Share != 0 {

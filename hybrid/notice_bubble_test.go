@@ -96,7 +96,7 @@ func TestNoticeRefusesAtOnce(t *testing.T) {
 				t.Errorf("%s: %+v, want it allowed", asked("0 units"), res)
 			}
 		}
-		if s := b.Stats(); s.NoticesHeard < 2 || s.Denied.Notice < 8 || s.AdmittedUnits != 1 {
+		if s := b.Figures(); s.NoticesHeard < 2 || s.Denied.Notice < 8 || s.AdmittedUnits != 1 {
 			t.Errorf("%+v", s)
 		}
 		fits := b.Take("new", rule, 1).RetryAfter + time.Since(begun)
@@ -227,8 +227,8 @@ func TestOldNoticesDoNotCount(t *testing.T) {
 			}
 			time.Sleep(200 * time.Millisecond) // b asks Redis
 			for name, n := range map[string]*node{"heard both": b, "new key": c} {
-				if res := n.Take("k", rule, 1); !res.Allowed || n.Stats().BadReplies != 1 {
-					t.Errorf("%s: %+v, %+v", name, res, n.Stats())
+				if res := n.Take("k", rule, 1); !res.Allowed || n.Figures().BadReplies != 1 {
+					t.Errorf("%s: %+v, %+v", name, res, n.Figures())
 				}
 			}
 		}
@@ -334,7 +334,7 @@ func TestNoNotices(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		for _, n := range nodes {
-			if s, st := n.State(), n.Stats(); s.Deaf != "" || s.Mode != hybrid.Synced || st.NoticesSent+st.NoticesHeard+st.NoticesLate != 0 {
+			if s, st := n.State(), n.Figures(); s.Deaf != "" || s.Mode != hybrid.Synced || st.NoticesSent+st.NoticesHeard+st.NoticesLate != 0 {
 				t.Errorf("%+v, %+v", s, st)
 			}
 		}
@@ -405,14 +405,14 @@ func TestNoticesWithinTheBudget(t *testing.T) {
 			t.Errorf("%d messages to %d nodes in a second", got, fleet)
 		}
 		time.Sleep(10 * time.Second)
-		if late := a.Stats().NoticesLate; late == 0 {
+		if late := a.Figures().NoticesLate; late == 0 {
 			t.Error("no notice is counted as late")
 		}
 		if res := b.Take("0", once, 1); res.Allowed {
 			t.Errorf("%+v", res)
 		}
 		for i, n := range nodes {
-			if s := n.Stats(); s.StateChanges != 1 || n.State().Deaf != "" {
+			if s := n.Figures(); s.StateChanges != 1 || n.State().Deaf != "" {
 				t.Errorf("node %d: %+v, %+v", i, n.State(), s)
 			}
 		}

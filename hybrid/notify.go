@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/escape"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
 
@@ -20,7 +21,7 @@ type notifier struct {
 	fallback Fallback
 	onState  func(State)
 	onEvent  func(Event)
-	stats    func() Stats
+	stats    func() inside.Figures
 	panics   func() // counts a panic of a logger or a hook
 	states   chan State
 	events   chan Event
@@ -46,7 +47,7 @@ const (
 )
 
 // newNotifier returns a notifier that does not run yet.
-func newNotifier(o Options, stats func() Stats, panics func()) *notifier {
+func newNotifier(o Options, stats func() inside.Figures, panics func()) *notifier {
 	n := &notifier{log: o.Logger, fallback: o.Fallback, onState: o.OnStateChange, onEvent: o.OnEvent, stats: stats, panics: panics,
 		states: make(chan State, stateBacklog), events: make(chan Event, eventBacklog), done: make(chan struct{}), ended: make(chan struct{}),
 		last: State{Mode: Resyncing}, logged: Resyncing}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 )
 
 // refusal is an error that Redis has answered with.
@@ -20,7 +22,7 @@ func TestDeafForWantOfAPermission(t *testing.T) {
 	for err, want := range map[error]string{refusal("NOPERM x"): "level=ERROR", errors.New("broken"): "level=WARN", nil: "level=WARN"} {
 		hint := `hint="Redis refuses this program: the user may not use what`
 		var log bytes.Buffer
-		n := newNotifier(Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func() Stats { return Stats{} }, func() {})
+		n := newNotifier(Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func() inside.Figures { return inside.Figures{} }, func() {})
 		n.deliverEvent(Event{Kind: EventDeaf, Reason: "x", Err: err})
 		if !bytes.Contains(log.Bytes(), []byte(want)) || bytes.Contains(log.Bytes(), []byte(hint)) != (want == "level=ERROR") {
 			t.Errorf("%v: %q, want %s", err, log.Bytes(), want)
@@ -33,7 +35,7 @@ func TestDeafForWantOfAPermission(t *testing.T) {
 func TestDefaultLogger(t *testing.T) { synctest.Test(t, testDefaultLogger) }
 
 func testDefaultLogger(t *testing.T) {
-	n := newNotifier(Options{Fallback: FullLimit}, func() Stats { return Stats{} }, func() {})
+	n := newNotifier(Options{Fallback: FullLimit}, func() inside.Figures { return inside.Figures{} }, func() {})
 	var log bytes.Buffer
 	before := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))

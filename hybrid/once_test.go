@@ -25,7 +25,7 @@ func TestBatchLost(t *testing.T) {
 			time.Sleep(time.Second)
 			w.wantTotal("k", longTen, 10)
 			conserved(t, n.Limiter, true)
-			if s := n.Stats(); s.ResentBatches == 0 || s.Failures == 0 {
+			if s := n.Figures(); s.ResentBatches == 0 || s.Failures == 0 {
 				t.Errorf("%s: the fault was not injected: %+v", name, s)
 			}
 		})
@@ -69,7 +69,7 @@ func TestLossesAtRandom(t *testing.T) {
 				}
 				for _, n := range nodes {
 					conserved(t, n.Limiter, true)
-					if s := n.Stats(); s.ResentBatches < 10 {
+					if s := n.Figures(); s.ResentBatches < 10 {
 						t.Errorf("only %d batches were sent again", s.ResentBatches)
 					}
 				}
@@ -105,8 +105,8 @@ func TestPipelineTorn(t *testing.T) {
 			}
 		}
 		conserved(t, n.Limiter, true)
-		if torn := n.net.traffic().torn; torn < 40 || n.Stats().ResentBatches < uint64(10*torn) {
-			t.Errorf("%d pipelines were torn, %d batches sent again: the fault was not injected", torn, n.Stats().ResentBatches)
+		if torn := n.net.traffic().torn; torn < 40 || n.Figures().ResentBatches < uint64(10*torn) {
+			t.Errorf("%d pipelines were torn, %d batches sent again: the fault was not injected", torn, n.Figures().ResentBatches)
 		}
 	})
 }
@@ -130,7 +130,7 @@ func TestLateReplies(t *testing.T) {
 			most = max(most, runtime.NumGoroutine())
 		}
 		// Each of at most four pipelines and a heartbeat has some, in go-redis and for its wire.
-		if s := n.Stats(); most > goroutines+60 || s.KeysSynced > 100 {
+		if s := n.Figures(); most > goroutines+60 || s.KeysSynced > 100 {
 			t.Errorf("%d goroutines at the most, %d before; %d operations", most, goroutines, s.KeysSynced)
 		}
 		n.net.set(func(n *network) { n.lag = 0 })

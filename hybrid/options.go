@@ -102,7 +102,7 @@ type Options struct {
 	// connection of its own. Without notices a node learns it only when it next asks Redis, or
 	// reports the key, after it has admitted a unit that is too many. Set it the same everywhere.
 	NoNotices bool
-	// NodeName is what this node is called where nodes are listed, see [Limiter.Nodes]: at most
+	// NodeName is what this node is called where nodes are listed, as on the admin page: at most
 	// 128 bytes of printable UTF-8. Default: host/program[process number]. With "-" the node has
 	// no name and does not say which program it is: names of hosts may be private.
 	NodeName string

@@ -110,7 +110,7 @@ func TestQuestionsThatCannotBeAsked(t *testing.T) {
 	if res := l.Peek("k", log); res.Allowed {
 		t.Errorf("%+v", res)
 	}
-	s := l.Stats()
+	s := l.Figures()
 	if s.Invalid != uint64(asked+1) || s.Allowed.Total()+s.Denied.Total() != 0 || s.AdmittedUnits != 0 {
 		t.Errorf("%d invalid, want %d: %+v", s.Invalid, asked+1, s)
 	}

@@ -35,12 +35,12 @@ func TestRefusedAtStart(t *testing.T) {
 		// Probes back off: the first minute sees a few at the start and then
 		// one in 2.6 s on average (5 s with full jitter).
 		time.Sleep(time.Minute)
-		if got := n.Stats().Heartbeats; got < 12 || got > 60 {
+		if got := n.Figures().Heartbeats; got < 12 || got > 60 {
 			t.Errorf("%d probes in the first minute", got)
 		}
-		before := n.Stats().Heartbeats
+		before := n.Figures().Heartbeats
 		time.Sleep(time.Minute)
-		if got := n.Stats().Heartbeats - before; got < 12 || got > 48 {
+		if got := n.Figures().Heartbeats - before; got < 12 || got > 48 {
 			t.Errorf("%d probes in the second minute, want about 23", got)
 		}
 		net.up()
@@ -67,12 +67,12 @@ func TestRefusedMidRun(t *testing.T) {
 		n.net.down()
 		wantAdmitted(t, n.Limiter, "k", hundred, 1, 1)
 		for range 100 { // 10 ms steps: until the second failure, not the first
-			if n.Stats().Failures > 0 {
+			if n.Figures().Failures > 0 {
 				break
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
-		if f := n.Stats().Failures; f == 1 {
+		if f := n.Figures().Failures; f == 1 {
 			wantMode(t, n.Limiter, hybrid.Synced)
 		}
 		time.Sleep(2 * time.Second)
@@ -111,7 +111,7 @@ func TestOneFailureDoesNotDegrade(t *testing.T) {
 			n.Allow("k", longWindow)
 			time.Sleep(time.Second)
 		}
-		if s := n.Stats(); s.Failures < 20 {
+		if s := n.Figures(); s.Failures < 20 {
 			t.Fatalf("%d failures: the fault was not injected", s.Failures)
 		}
 		if got := seen.modes(); !slices.Equal(got, []hybrid.Mode{hybrid.Synced}) {
@@ -174,7 +174,7 @@ func TestClientIgnoresDeadlines(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		wantMode(t, l, hybrid.Synced)
 		conserved(t, l, true)
-		if got := l.Stats().AckedUnits; got != 100 {
+		if got := l.Figures().BookedUnits; got != 100 {
 			t.Errorf("%d units booked, want 100", got)
 		}
 	})
@@ -199,15 +199,15 @@ func TestReadBlackHole(t *testing.T) {
 		if took := time.Since(begun); took > 2*time.Second {
 			t.Errorf("the flush took %v", took)
 		}
-		if s := n.Stats(); s.PendingUnits != 7 || s.AckedUnits != 5 {
-			t.Errorf("acked %d, pending %d, want 5 and 7", s.AckedUnits, s.PendingUnits)
+		if s := n.Figures(); s.PendingUnits != 7 || s.BookedUnits != 5 {
+			t.Errorf("acked %d, pending %d, want 5 and 7", s.BookedUnits, s.PendingUnits)
 		}
 		wantAdmitted(t, n.Limiter, "k", longWindow, 3, 3)
 		n.net.up()
 		time.Sleep(6 * time.Second)
 		w.wantUsed("k", longWindow, 15)
 		conserved(t, n.Limiter, true)
-		if n.Stats().ResentBatches == 0 {
+		if n.Figures().ResentBatches == 0 {
 			t.Error("no batch was sent again")
 		}
 	})
@@ -222,7 +222,7 @@ func TestFlappingLink(t *testing.T) {
 		var log logbook
 		n := w.synced(hybrid.Options{Logger: slog.New(&log)})
 		const cycles = 300 // ten minutes
-		before := n.Stats()
+		before := n.Figures()
 		for range cycles {
 			n.net.up()
 			admitted(n.Limiter, "k", longWindow, 10)
@@ -231,7 +231,7 @@ func TestFlappingLink(t *testing.T) {
 			admitted(n.Limiter, "k", longWindow, 10)
 			time.Sleep(time.Second)
 		}
-		s := n.Stats()
+		s := n.Figures()
 		if got := s.StateChanges - before.StateChanges; got > 3*cycles || got < cycles/10 {
 			t.Errorf("%d changes of state in %d cycles", got, cycles)
 		}
@@ -287,7 +287,7 @@ func TestOutageLongerThanWindow(t *testing.T) {
 				time.Sleep(6 * time.Second)
 				wantMode(t, n.Limiter, hybrid.Synced)
 				conserved(t, n.Limiter, true)
-				if s := n.Stats(); s.ExpiredUnits != int64(total-4) {
+				if s := n.Figures(); s.ExpiredUnits != int64(total-4) {
 					t.Errorf("%d units expired, want %d: %+v", s.ExpiredUnits, total-4, s)
 				}
 				w.wantUsed("k", rule, 0)
@@ -356,8 +356,8 @@ func TestMisconfiguredProbesSlowly(t *testing.T) {
 			for n.State().Mode != hybrid.Degraded {
 				time.Sleep(time.Millisecond)
 			}
-			fails, begun := n.Stats().Failures, time.Now()
-			for n.Stats().Failures == fails {
+			fails, begun := n.Figures().Failures, time.Now()
+			for n.Figures().Failures == fails {
 				time.Sleep(time.Millisecond)
 			}
 			first = time.Since(begun)
@@ -396,7 +396,7 @@ func TestNoScript(t *testing.T) {
 		for _, key := range []string{"a", "b", "c", "d", "e"} {
 			w.wantUsed(key, longWindow, 20)
 		}
-		if s := n.Stats(); s.Failures != 0 || s.StateChanges != 1 {
+		if s := n.Figures(); s.Failures != 0 || s.StateChanges != 1 {
 			t.Errorf("a flushed script cache was noticed: %+v", s)
 		}
 	})

@@ -40,8 +40,8 @@ func TestRealDebtOfCenturies(t *testing.T) {
 				p.Refuse(false)
 				settled(t, l)
 				want := tc.want * int64(1-i)
-				s := l.Stats()
-				if s.AckedUnits < want || s.AckedUnits > want+1 || s.AckedUnits+s.ForgivenUnits != s.AdmittedUnits || s.Losses+s.RolledBackKeys > 0 {
+				s := l.Figures()
+				if s.BookedUnits < want || s.BookedUnits > want+1 || s.BookedUnits+s.ForgivenUnits != s.AdmittedUnits || s.Losses+s.RolledBackKeys > 0 {
 					t.Errorf("node %d: want %d booked: %+v", i, want, s)
 				}
 				if got := usedIn(t, dial(t, srv.Addr()), "k", tc.rule); got != tc.rule.Limit() {

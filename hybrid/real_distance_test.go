@@ -112,12 +112,12 @@ func TestRealFarAwayIsReached(t *testing.T) {
 			if modes := log.modes(); name == "server" && modes[0] != hybrid.Synced {
 				t.Errorf("modes %v: the start is no outage", modes)
 			}
-			eventually(t, "it hears notices", func() bool { return l.State().Deaf == "" && l.Stats().Heartbeats > 2 })
+			eventually(t, "it hears notices", func() bool { return l.State().Deaf == "" && l.Figures().Heartbeats > 2 })
 			if err := l.Reset(context.Background(), "k", longWindow); err != nil {
 				t.Error(err)
 			}
 			before := slices.Clone(log.modes())
-			eventually(t, "eight heartbeats", func() bool { return l.Stats().Heartbeats > 8 })
+			eventually(t, "eight heartbeats", func() bool { return l.Figures().Heartbeats > 8 })
 			if now := log.modes(); len(now) != len(before) {
 				t.Errorf("modes %v: it does not stay synced", now)
 			}

@@ -154,10 +154,10 @@ func (c *crew) refused(l *hybrid.Limiter) {
 	c.t.Helper()
 	readonly := func() bool { s := l.State(); return s.Mode == hybrid.Degraded && s.Reason == "readonly" }
 	eventually(c.t, "refused by the replica", readonly)
-	before := l.Stats()
-	eventually(c.t, "some probes more", func() bool { return l.Stats().Heartbeats > before.Heartbeats+1 })
-	after := l.Stats()
-	if !readonly() || after.AckedUnits != before.AckedUnits || after.PendingUnits <= before.PendingUnits || after.StateChanges != before.StateChanges {
+	before := l.Figures()
+	eventually(c.t, "some probes more", func() bool { return l.Figures().Heartbeats > before.Heartbeats+1 })
+	after := l.Figures()
+	if !readonly() || after.BookedUnits != before.BookedUnits || after.PendingUnits <= before.PendingUnits || after.StateChanges != before.StateChanges {
 		c.t.Errorf("a replica was taken for a master: %v, %+v, before %+v", l.State(), after, before)
 	}
 	c.diary.note("refused as it should be")
@@ -215,7 +215,7 @@ func TestRealWritesLostByFailover(t *testing.T) {
 	c.flush()
 
 	for i, l := range c.nodes {
-		if s := l.Stats(); s.Losses+s.RolledBackKeys == 0 {
+		if s := l.Figures(); s.Losses+s.RolledBackKeys == 0 {
 			t.Errorf("node %d has not noticed: %+v", i, s)
 		}
 		conserved(t, l, true)
@@ -229,8 +229,8 @@ func TestRealWritesLostByFailover(t *testing.T) {
 	}
 	c.all.match(t, replica)
 	// The ledgers go on from what the new master knew.
-	if got, want := ledgerSum(t, replica), known+c.sums().AckedUnits-then.AckedUnits; got != want {
+	if got, want := ledgerSum(t, replica), known+c.sums().BookedUnits-then.BookedUnits; got != want {
 		t.Errorf("the ledgers add up to %d, want %d", got, want)
 	}
-	t.Logf("%d acknowledged units were lost and put back", then.AckedUnits-known)
+	t.Logf("%d acknowledged units were lost and put back", then.BookedUnits-known)
 }

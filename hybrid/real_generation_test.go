@@ -63,7 +63,7 @@ func TestRealResetReturnsAfterALoss(t *testing.T) {
 			flush(t, b)
 			wantUsed(t, admin, "k", rule, 90)
 			p.Refuse(false)
-			eventually(t, "the loss is noticed", func() bool { return a.Stats().Losses > 0 })
+			eventually(t, "the loss is noticed", func() bool { return a.Figures().Losses > 0 })
 			settled(t, a)
 			wantUsed(t, admin, "k", rule, 90, a, b)
 			if got := admitted(b, "k", rule, 100); got != 10 {

@@ -91,8 +91,8 @@ func TestRealManyKeys(t *testing.T) {
 		l.AllowN(fmt.Sprint("key", i), longWindow, 2)
 	}
 	flush(t, l)
-	s := l.Stats()
-	if s.AckedUnits != 2*keys || s.KeysSynced < keys || s.Batches < keys/most {
+	s := l.Figures()
+	if s.BookedUnits != 2*keys || s.KeysSynced < keys || s.Batches < keys/most {
 		t.Errorf("%+v", s)
 	}
 	admin := dial(t, srv.Addr())

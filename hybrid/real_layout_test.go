@@ -27,7 +27,7 @@ func TestRealOtherShards(t *testing.T) {
 		l := nodes[i]
 		// The figure is counted before the state is published and the event is passed on.
 		eventually(t, "the other is noticed", func() bool {
-			return l.Stats().Mismatches == 1 && l.State().Reason != "" && len(seen[i].of(hybrid.EventMismatch)) > 0
+			return l.Figures().Mismatches == 1 && l.State().Reason != "" && len(seen[i].of(hybrid.EventMismatch)) > 0
 		})
 		s := l.State()
 		if s.Mode != hybrid.Synced || !strings.Contains(s.Reason, what) || s.Nodes != 1 {
@@ -39,17 +39,17 @@ func TestRealOtherShards(t *testing.T) {
 		wantAdmitted(t, l, "k", longTen, 20, 10)
 		flush(t, l)
 	}
-	if s := nodes[2].State(); s.Reason != "" || nodes[2].Stats().Mismatches != 0 {
+	if s := nodes[2].State(); s.Reason != "" || nodes[2].Figures().Mismatches != 0 {
 		t.Errorf("another application says %v", s)
 	}
 	for i, l := range nodes[:2] {
-		if s := l.Stats(); s.BadReplies != 0 || s.Losses != 0 || s.Quarantined != 0 {
+		if s := l.Figures(); s.BadReplies != 0 || s.Losses != 0 || s.Quarantined != 0 {
 			t.Errorf("node %d: %v", i, s)
 		}
 	}
 	if err := nodes[1].Shutdown(bg); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the other has gone", func() bool { return nodes[0].Stats().Mismatches == 0 && nodes[0].State().Reason == "" })
+	eventually(t, "the other has gone", func() bool { return nodes[0].Figures().Mismatches == 0 && nodes[0].State().Reason == "" })
 	everyKeyExpires(t, dial(t, srv.Addr()))
 }

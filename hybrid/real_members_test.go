@@ -52,8 +52,8 @@ func TestRealCopyOfAProcess(t *testing.T) {
 		conserved(t, l, true)
 	}
 	all.match(t, admin)
-	if a.ID() == b.ID() || a.Stats().Renames+b.Stats().Renames == 0 {
-		t.Errorf("names %q and %q, renamed %d and %d times", a.ID(), b.ID(), a.Stats().Renames, b.Stats().Renames)
+	if a.ID() == b.ID() || a.Figures().Renames+b.Figures().Renames == 0 {
+		t.Errorf("names %q and %q, renamed %d and %d times", a.ID(), b.ID(), a.Figures().Renames, b.Figures().Renames)
 	}
 	eventually(t, "they count each other", func() bool { return a.State().Nodes == 2 && b.State().Nodes == 2 })
 	list := seen.of(hybrid.EventRenamed)

@@ -76,7 +76,7 @@ func TestRealSubscriptionBroken(t *testing.T) {
 			noticesArrive(t, b, a)
 			for _, l := range nodes {
 				eventually(t, "synced, not deaf", func() bool { s := l.State(); return s.Mode == hybrid.Synced && s.Deaf == "" })
-				if n := l.Stats().StateChanges; n != 1 && !c.outage || n > 4 {
+				if n := l.Figures().StateChanges; n != 1 && !c.outage || n > 4 {
 					t.Errorf("%d changes of state: %+v", n, l.State())
 				}
 			}
@@ -114,7 +114,7 @@ func TestRealNoticesInARing(t *testing.T) {
 		noticesArrive(t, c.nodes[1], c.nodes[0], c.nodes[2])
 	}
 	for i, l := range c.nodes {
-		if s := l.Stats(); s.StateChanges != 1 {
+		if s := l.Figures(); s.StateChanges != 1 {
 			t.Errorf("node %d: %+v, %+v", i, l.State(), s)
 		}
 	}

@@ -72,12 +72,12 @@ func noticesArrive(t testing.TB, from *hybrid.Limiter, to ...*hybrid.Limiter) {
 		if time.Since(tried) > time.Second {
 			tried, key = time.Now(), fmt.Sprint("try-", tries.Add(1))
 			for i, l := range to {
-				received[i] = l.Stats().NoticesHeard
+				received[i] = l.Figures().NoticesHeard
 			}
 			exhausts(t, from, key, hourFive)
 		}
 		for i, l := range to {
-			if l.Stats().NoticesHeard == received[i] {
+			if l.Figures().NoticesHeard == received[i] {
 				return false
 			}
 		}
@@ -124,14 +124,14 @@ func TestRealNoticesNotPermitted(t *testing.T) {
 			peer := realNode(t, srv.Addr(), hybrid.Options{})
 			eventually(t, "noperm is said", func() bool { return l.State().Deaf == "noperm" })
 			exhausts(t, l, "k", hourFive)
-			before := l.Stats().Heartbeats
-			eventually(t, "ten heartbeats more", func() bool { return l.Stats().Heartbeats > before+10 })
+			before := l.Figures().Heartbeats
+			eventually(t, "ten heartbeats more", func() bool { return l.Figures().Heartbeats > before+10 })
 			flush(t, l)
 			if got := totalIn(t, admin, counterKey(hourFive, "k")); got != 5 {
 				t.Errorf("%d units are booked, want 5", got)
 			}
 			said := strings.Count(log.text(), "notices of other nodes do not arrive: noperm")
-			if s := l.State(); s.Mode != hybrid.Synced || s.Deaf != "noperm" || l.Stats().StateChanges != 1 || deaf.Load() != 1 || said != 1 {
+			if s := l.State(); s.Mode != hybrid.Synced || s.Deaf != "noperm" || l.Figures().StateChanges != 1 || deaf.Load() != 1 || said != 1 {
 				t.Errorf("%+v, %d events, %d of these lines:\n%s", s, deaf.Load(), said, log.text())
 			}
 			if s := peer.State(); s.Deaf != "" {
@@ -141,7 +141,7 @@ func TestRealNoticesNotPermitted(t *testing.T) {
 			eventually(t, "it hears again", func() bool { return l.State().Deaf == "" })
 			noticesArrive(t, l, peer)
 			noticesArrive(t, peer, l)
-			if s := l.State(); s.Mode != hybrid.Synced || s.Deaf != "" || l.Stats().StateChanges != 1 || deaf.Load() != 1 {
+			if s := l.State(); s.Mode != hybrid.Synced || s.Deaf != "" || l.Figures().StateChanges != 1 || deaf.Load() != 1 {
 				t.Errorf("%+v, %d events:\n%s", s, deaf.Load(), log.text())
 			}
 		})
@@ -176,9 +176,9 @@ func TestRealNoticesOnEachWire(t *testing.T) {
 			listening(t, dial(t, srv.Addr()), 2)
 			noticesArrive(t, a, b)
 			noticesArrive(t, b, a)
-			before := a.Stats().Heartbeats
-			eventually(t, "five heartbeats", func() bool { return a.Stats().Heartbeats > before+5 })
-			if s := a.State(); s.Mode != hybrid.Synced || s.Deaf != "" || a.Stats().StateChanges != 1 {
+			before := a.Figures().Heartbeats
+			eventually(t, "five heartbeats", func() bool { return a.Figures().Heartbeats > before+5 })
+			if s := a.State(); s.Mode != hybrid.Synced || s.Deaf != "" || a.Figures().StateChanges != 1 {
 				t.Errorf("%+v", s)
 			}
 		})

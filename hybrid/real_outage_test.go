@@ -35,7 +35,7 @@ func TestRealDataLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, l := range nodes {
-		eventually(t, "noticed", func() bool { return l.Stats().Losses > 0 })
+		eventually(t, "noticed", func() bool { return l.Figures().Losses > 0 })
 		eventually(t, "restored", func() bool { return totalIn(t, admin, counterKey(hundred, fmt.Sprint("own", i))) == int64(5+i) })
 	}
 	eventually(t, "restored", func() bool { return totalIn(t, admin, counterKey(longTen, "exhausted")) == before })

@@ -72,6 +72,9 @@ func TestRealOverload(t *testing.T) {
 	// of the package), and one sub-bucket's share of the limit, as much of which
 	// may leave before its time.
 	sync := (100 + 20) * time.Millisecond
+	if !*long {
+		sync *= 3 // a machine that is busy otherwise exchanges later
+	}
 	bound := limitUnits + int((nodes-1)*2*perNode*sync.Seconds()) + limitUnits/rule.Buckets()
 	least := limitUnits * windows * 97 / 100
 	t.Logf("admitted %d in %v (%d or more wanted), at most %d in a window of %v (at most %d wanted)", len(all), d, least, most, window, bound)

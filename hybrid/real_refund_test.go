@@ -36,7 +36,7 @@ func TestRealRefundInTheFirstFlight(t *testing.T) {
 					t.Fatalf("%d handed back", got)
 				}
 				p.CutReplies(1 << 20)
-				return a.Stats().Batches == 0
+				return a.Figures().Batches == 0
 			})
 			cut, done := context.WithTimeout(bg, 20*time.Second)
 			defer done()
@@ -53,7 +53,7 @@ func TestRealRefundInTheFirstFlight(t *testing.T) {
 			settled(t, a)
 			flush(t, a)
 			wantUsed(t, admin, "k", rule, 7, a, b)
-			if got := a.Stats().RefundsGivenUp; got != 1 {
+			if got := a.Figures().RefundsGivenUp; got != 1 {
 				t.Errorf("%d refunds given up, want 1", got)
 			}
 		})

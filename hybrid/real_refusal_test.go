@@ -48,8 +48,8 @@ func TestRealMisconfigured(t *testing.T) {
 				s := l.State()
 				return s.Mode == hybrid.Degraded && s.Reason == c.reason
 			})
-			failed := l.Stats().Failures
-			eventually(t, "tried again and again", func() bool { return l.Stats().Failures >= failed+10 })
+			failed := l.Figures().Failures
+			eventually(t, "tried again and again", func() bool { return l.Figures().Failures >= failed+10 })
 			// A connection that was killed may be what degrades; the reason
 			// that needs an operator is delivered all the same, once.
 			warn := log.alarms()

@@ -250,10 +250,10 @@ func TestRealRepliesLostAtRandom(t *testing.T) {
 	resent := uint64(0)
 	for _, l := range limiters {
 		eventually(t, "nothing pending", func() bool {
-			return l.State().Mode == hybrid.Synced && l.Stats().PendingUnits == 0
+			return l.State().Mode == hybrid.Synced && l.Figures().PendingUnits == 0
 		})
 		conserved(t, l, true)
-		resent += l.Stats().ResentBatches
+		resent += l.Figures().ResentBatches
 	}
 	admin := dial(t, srv.Addr())
 	all.match(t, admin)

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -225,11 +226,11 @@ func (c *crew) recovered(promoted func() bool) {
 }
 
 // sums adds up what the nodes say of themselves.
-func (c *crew) sums() (sum hybrid.Stats) {
+func (c *crew) sums() (sum inside.Figures) {
 	for _, l := range c.nodes {
-		s := l.Stats()
+		s := l.Figures()
 		sum.AdmittedUnits += s.AdmittedUnits
-		sum.AckedUnits += s.AckedUnits
+		sum.BookedUnits += s.BookedUnits
 		sum.PendingUnits += s.PendingUnits
 		sum.Losses += s.Losses
 		sum.RolledBackKeys += s.RolledBackKeys
@@ -252,8 +253,8 @@ func (c *crew) agree(rdb redis.UniversalClient, masters ...*redis.Client) {
 	for _, m := range masters {
 		sum += ledgerSum(c.t, m)
 	}
-	if sum != s.AckedUnits || sum != s.AdmittedUnits {
-		c.t.Errorf("the ledgers add up to %d, acknowledged were %d, admitted %d", sum, s.AckedUnits, s.AdmittedUnits)
+	if sum != s.BookedUnits || sum != s.AdmittedUnits {
+		c.t.Errorf("the ledgers add up to %d, acknowledged were %d, admitted %d", sum, s.BookedUnits, s.AdmittedUnits)
 	}
 	if s.Losses+s.RolledBackKeys+s.BadReplies+s.Quarantined > 0 {
 		c.t.Errorf("nothing was lost or broken, but: %+v", s)

@@ -23,7 +23,7 @@ func proxied(t testing.TB, args ...string) (*redistest.Server, *redistest.Proxy)
 func settled(t testing.TB, l *hybrid.Limiter) {
 	t.Helper()
 	eventually(t, "synced, nothing pending", func() bool {
-		return l.State().Mode == hybrid.Synced && l.Stats().PendingUnits == 0
+		return l.State().Mode == hybrid.Synced && l.Figures().PendingUnits == 0
 	})
 	conserved(t, l, true)
 }

@@ -35,8 +35,8 @@ func TestStartFarAwayIsNoOutage(t *testing.T) {
 						if got := seen.modes(); !slices.Equal(got, []hybrid.Mode{hybrid.Synced}) {
 							t.Errorf("modes %v, want synced only", got)
 						}
-						if f := n.Stats().Failures; f != 0 {
-							t.Errorf("%d failures: %v", f, n.Stats().FailuresBy)
+						if f := n.Figures().Failures; f != 0 {
+							t.Errorf("%d failures: %v", f, n.Figures().FailuresBy)
 						}
 					})
 				})

@@ -113,7 +113,7 @@ func TestIdleNodeNoticesFlushAll(t *testing.T) {
 					w.wantTotal("k", rule, 11)
 				}
 				for _, n := range []*node{a, b} {
-					if s := n.Stats(); s.Losses == 0 {
+					if s := n.Figures(); s.Losses == 0 {
 						t.Errorf("a loss went unnoticed: %+v", s)
 					}
 					wantMode(t, n.Limiter, hybrid.Synced)
@@ -136,10 +136,10 @@ func TestManyUnitsAreOneOperation(t *testing.T) {
 		n := w.synced(unhurried)
 		n.Allow("k", longWindow)
 		time.Sleep(100 * time.Millisecond) // its first touch is reported at once
-		before := n.Stats()
+		before := n.Figures()
 		wantAdmitted(t, n.Limiter, "k", longWindow, 1000, 1000)
 		flush(t, n.Limiter)
-		after := n.Stats()
+		after := n.Figures()
 		if keys, batches := after.KeysSynced-before.KeysSynced, after.Batches-before.Batches; keys != 1 || batches != 1 {
 			t.Errorf("%d operations in %d batches, want one", keys, batches)
 		}
@@ -156,10 +156,10 @@ func TestFlushConcurrent(t *testing.T) {
 		for range 8 {
 			wg.Go(func() {
 				for range 20 {
-					before := n.Stats().AdmittedUnits
+					before := n.Figures().AdmittedUnits
 					n.Allow("k", longWindow)
 					flush(t, n.Limiter)
-					if acked := n.Stats().AckedUnits; acked < before+1 {
+					if acked := n.Figures().BookedUnits; acked < before+1 {
 						t.Errorf("after a flush %d units are booked, %d were admitted before", acked, before+1)
 					}
 				}
@@ -259,7 +259,7 @@ func TestQuarantine(t *testing.T) {
 		if got := totalIn(t, w.admin, good); got != 5 {
 			t.Errorf("the neighbour has %d units, want 5", got)
 		}
-		if s := n.Stats(); s.Quarantined == 0 || s.QuarantinedKeys != 1 || s.PendingUnits != 5 {
+		if s := n.Figures(); s.Quarantined == 0 || s.QuarantinedKeys != 1 || s.PendingUnits != 5 {
 			t.Errorf("%+v, want a quarantined key with 5 units", s)
 		}
 		wantMode(t, n.Limiter, hybrid.Synced)
@@ -271,12 +271,12 @@ func TestQuarantine(t *testing.T) {
 			flush(t, n.Limiter)
 			time.Sleep(700 * time.Millisecond)
 		}
-		before := n.Stats().Quarantined
+		before := n.Figures().Quarantined
 		for range 600 { // asked all the time, it is tried no more often
 			n.Allow("bad", longTen)
 			time.Sleep(100 * time.Millisecond)
 		}
-		if got := n.Stats().Quarantined - before; got < 10 || got > 14 {
+		if got := n.Figures().Quarantined - before; got < 10 || got > 14 {
 			t.Errorf("tried %d times in a minute, want every 5 s", got)
 		}
 		w.redis.Del(bad)
@@ -285,7 +285,7 @@ func TestQuarantine(t *testing.T) {
 			t.Errorf("after the repair it has %d units, want 10", got)
 		}
 		conserved(t, n.Limiter, true)
-		if keys := n.Stats().QuarantinedKeys; keys != 0 {
+		if keys := n.Figures().QuarantinedKeys; keys != 0 {
 			t.Errorf("%d keys in quarantine after the repair", keys)
 		}
 		if res := n.Take("bad", longTen, 1); res.Allowed || res.Source != limit.SourceSynced {
@@ -304,7 +304,7 @@ func TestGarbageLedger(t *testing.T) {
 		time.Sleep(time.Second)
 		for _, garbage := range []string{"", "x", "99999999 5 -", "1 2 3 4 5", "1 x 2 -",
 			"9007199254740992 0 0 - -", "9007199254740991 0 0 - -", "1000000 0 0 - -"} {
-			before := n.Stats().Batches
+			before := n.Figures().Batches
 			keys, err := w.admin.Keys(bg, "hl:1:{0}:node:*").Result()
 			if err != nil || len(keys) != 1 {
 				t.Fatalf("ledgers %q, %v", keys, err)
@@ -314,7 +314,7 @@ func TestGarbageLedger(t *testing.T) {
 			}
 			n.Allow("k", longTen)
 			time.Sleep(2 * time.Second)
-			if s := n.Stats(); s.PendingUnits != 0 || s.Batches-before > 20 {
+			if s := n.Figures(); s.PendingUnits != 0 || s.Batches-before > 20 {
 				t.Errorf("%q: %d units pending after %d batches", garbage, s.PendingUnits, s.Batches-before)
 			}
 		}
@@ -322,7 +322,7 @@ func TestGarbageLedger(t *testing.T) {
 		conserved(t, n.Limiter, true)
 		ks, _ := redisstore.NewKeyspace("", 1)
 		if got := totalIn(t, w.admin, ks.CounterKey(longTen, "k")); got != 9 {
-			t.Errorf("Redis has %d units, want 9: %+v", got, n.Stats())
+			t.Errorf("Redis has %d units, want 9: %+v", got, n.Figures())
 		}
 	})
 }
@@ -351,7 +351,7 @@ func TestKeyEvicted(t *testing.T) {
 			}
 			wantMode(t, a.Limiter, hybrid.Synced)
 			wantMode(t, b.Limiter, hybrid.Synced)
-			if s, o := a.Stats(), b.Stats(); s.Losses == 0 || o.Losses == 0 || s.RolledBackKeys+o.RolledBackKeys == 0 {
+			if s, o := a.Figures(), b.Figures(); s.Losses == 0 || o.Losses == 0 || s.RolledBackKeys+o.RolledBackKeys == 0 {
 				t.Errorf("%v: not noticed: %+v, %+v", rule, s, o)
 			}
 			everyKeyExpires(t, w.admin)
@@ -370,7 +370,7 @@ func TestGarbageNodes(t *testing.T) {
 		if err := w.redis.Set(list, "somebody's"); err != nil {
 			t.Fatal(err)
 		}
-		before := nodes[0].Stats()
+		before := nodes[0].Figures()
 		for range 100 {
 			for _, n := range nodes {
 				n.Allow("k", longWindow)
@@ -385,7 +385,7 @@ func TestGarbageNodes(t *testing.T) {
 			}
 			conserved(t, n.Limiter, true)
 		}
-		if failed := nodes[0].Stats().Failures - before.Failures; failed < 3 || failed > 40 {
+		if failed := nodes[0].Figures().Failures - before.Failures; failed < 3 || failed > 40 {
 			t.Errorf("%d heartbeats have failed in 11 s", failed)
 		}
 		if v, _ := w.redis.Get(list); v != "somebody's" {
@@ -425,7 +425,7 @@ func TestFloodOfNewKeys(t *testing.T) {
 			t.Errorf("%d units of the hot key admitted, its limit is 50", units)
 		}
 		for i, n := range nodes {
-			if s := n.Stats(); s.StateChanges != 1 {
+			if s := n.Figures(); s.StateChanges != 1 {
 				t.Errorf("node %d: %v, %+v", i, n.State(), s)
 			}
 		}

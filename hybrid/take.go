@@ -165,23 +165,3 @@ func (l *Limiter) crowded(s table.Stats) {
 		Reason: fmt.Sprintf("more keys are in use than MaxKeys: %d have left memory, %d of at most %d are remembered; since the start %d were forgotten although their units still counted, and %d units were lost for other nodes",
 			s.Forgotten, s.Remembered, s.RememberedRoom, s.Displaced, s.Unreported)})
 }
-
-// CountInvalid counts a check that could not be made as invalid, such as that of a request without a
-// key: see [Stats]. The rule may be nil. The middlewares of this project call it.
-func (l *Limiter) CountInvalid(rule *limit.Rule) {
-	if l != nil {
-		l.tally.Of(rule).Invalid()
-	}
-}
-
-// CountExempt counts a check under the rules of a name that was not made because nothing limits who
-// asks: see [Stats]. A name longer than [limit.MaxNameBytes], which no rule has, counts as the empty
-// one. The middlewares of this project call it.
-func (l *Limiter) CountExempt(name string) {
-	if len(name) > limit.MaxNameBytes {
-		name = "" // what counts by rule has bounded names
-	}
-	if l != nil {
-		l.tally.OfName(name).Exempt()
-	}
-}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -37,13 +38,13 @@ func TestStatsCountEachDecisionOnce(t *testing.T) {
 		if i%250 != 249 {
 			continue
 		}
-		s, n, w := l.Stats(), min(i+1, full), len(ways)
+		s, n, w := l.Figures(), min(i+1, full), len(ways)
 		if s.Allowed.Local != uint64((w+2)*n) || s.AdmittedUnits != int64((w+2)*n) || s.Denied.Local != uint64(w*(i+1-n)) || s.WouldRefuse != uint64(2*(i+1-n)) {
 			t.Errorf("after %d checks of each: %+v, %+v, %d units, %d but for dry runs", i+1, s.Allowed, s.Denied, s.AdmittedUnits, s.WouldRefuse)
 		}
-		want := []RuleStats{
-			{Name: "day", Allowed: Outcomes{Local: uint64(w * n)}, Denied: Outcomes{Local: uint64(w * (i + 1 - n))}},
-			{Name: "dry", Allowed: Outcomes{Local: uint64(2 * n)}, WouldRefuse: uint64(2 * (i + 1 - n))},
+		want := []inside.RuleFigures{
+			{Name: "day", Allowed: inside.Outcomes{Local: uint64(w * n)}, Denied: inside.Outcomes{Local: uint64(w * (i + 1 - n))}},
+			{Name: "dry", Allowed: inside.Outcomes{Local: uint64(2 * n)}, WouldRefuse: uint64(2 * (i + 1 - n))},
 		}
 		if !slices.Equal(s.Rules, want) {
 			t.Errorf("after %d checks of each: %+v, want %+v", i+1, s.Rules, want)

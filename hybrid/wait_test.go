@@ -202,7 +202,7 @@ func TestWaitCanceledOnASharedLimit(t *testing.T) {
 					t.Errorf("%d remain", left)
 				}
 				conserved(t, n.Limiter, true)
-				if s := n.Stats(); s.RefundedUnits != 8 {
+				if s := n.Figures(); s.RefundedUnits != 8 {
 					t.Errorf("%d units handed back", s.RefundedUnits)
 				}
 			})
@@ -422,7 +422,7 @@ func TestCancelledUnitsAreCounted(t *testing.T) {
 				cancel()
 				all.Wait()
 				time.Sleep(2 * time.Second)
-				if s := n.Stats(); s.AdmittedUnits-s.CancelledUnits != given || s.CancelledUnits != 3 {
+				if s := n.Figures(); s.AdmittedUnits-s.CancelledUnits != given || s.CancelledUnits != 3 {
 					t.Errorf("%d units admitted, %d cancelled, %d handed back; callers have %d", s.AdmittedUnits, s.CancelledUnits, s.RefundedUnits, given)
 				}
 				conserved(t, n.Limiter, false)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/hybridtest"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -133,7 +134,7 @@ func TestLongOutageIsNoLoss(t *testing.T) {
 			h.Limiter.Allow("k", rule)
 			h.Heal()
 			for i, l := range h.Limiters {
-				if s := l.Stats(); s.Losses+s.RolledBackKeys > 0 || events.Load() > 0 {
+				if s := inside.Of(l).Figures(); s.Losses+s.RolledBackKeys > 0 || events.Load() > 0 {
 					t.Errorf("%v, %v: limiter %d: %d losses, %d keys rolled back, %d events", rule, out, i, s.Losses, s.RolledBackKeys, events.Load())
 				}
 			}

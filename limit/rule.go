@@ -259,7 +259,7 @@ func (r *Rule) DryRun() *Rule {
 func (r *Rule) IsDryRun() bool { return r != nil && r.dry }
 
 // Exact returns a copy of r that marks a limit which must be exact, such as one of log-ins. Where it
-// is taken with a context, by [InContext] and so by the middlewares and servers of this project, a
+// is taken with a context, by a [ContextLimiter] and so by the middlewares and servers of this project, a
 // limiter with the method TakeExact, as that of package hybrid, then lets Redis decide, and the caller
 // may wait for a round trip. Calls without a context, and WaitN, decide as under r. Both rules use the
 // same counters. A combined rule is exact if one of its parts is.

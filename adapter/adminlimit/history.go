@@ -6,6 +6,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 )
 
 // samples is how many are kept: of ten minutes.
@@ -33,13 +34,13 @@ type history struct {
 
 	mu   sync.Mutex // protects what follows
 	list [samples]sample
-	next int          // index of the oldest sample
-	size int          // number of samples
-	last hybrid.Stats // at the latest sample
+	next int            // index of the oldest sample
+	size int            // number of samples
+	last inside.Figures // at the latest sample
 }
 
 func startHistory(lim *hybrid.Limiter) *history {
-	h := &history{lim: lim, stop: make(chan struct{}), done: make(chan struct{}), last: lim.QuickStats()}
+	h := &history{lim: lim, stop: make(chan struct{}), done: make(chan struct{}), last: inside.Of(lim).QuickFigures()}
 	go h.run()
 	return h
 }
@@ -58,7 +59,7 @@ func (h *history) run() {
 	for {
 		select {
 		case <-t.C:
-			if h.add(h.lim.QuickStats(), h.lim.State().Mode) == hybrid.Closed {
+			if h.add(inside.Of(h.lim).QuickFigures(), h.lim.State().Mode) == hybrid.Closed {
 				return
 			}
 		case <-h.stop:
@@ -68,7 +69,7 @@ func (h *history) run() {
 }
 
 // add keeps a sample, and returns its mode.
-func (h *history) add(is hybrid.Stats, mode hybrid.Mode) hybrid.Mode {
+func (h *history) add(is inside.Figures, mode hybrid.Mode) hybrid.Mode {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	was := &h.last

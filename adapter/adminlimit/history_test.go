@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // Ten minutes are kept, whatever comes, and they are those of the differences.
 func TestTenMinutesAreKept(t *testing.T) {
 	h := &history{}
-	var is hybrid.Stats
+	var is inside.Figures
 	for i := range 2*samples + 7 {
 		is.Allowed.Synced += uint64(i)
 		is.Failures++

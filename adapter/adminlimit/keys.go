@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/internal/escape"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -74,7 +74,7 @@ type stored struct {
 	Retry     float64 `json:"retry_after_seconds"`
 }
 
-func rowOf(e hybrid.Explanation) keyRow {
+func rowOf(e inside.Explanation) keyRow {
 	r := keyRow{
 		Key: e.Key, Rule: e.Rule.Name(), Allowed: e.Result.Allowed && !e.Result.WouldRefuse, Limit: e.Result.Limit, Remaining: e.Result.Remaining,
 		Known: e.Known, Pending: e.Pending, Source: e.Result.Source.String(), Answered: utc(e.Answered), Notice: utc(e.Notice), NoticeUntil: utc(e.NoticeUntil),
@@ -102,7 +102,7 @@ func seconds(d time.Duration) (s float64, never bool) {
 func (p *Page) nearest() []keyRow {
 	return p.keys.get(func() []keyRow {
 		rows := []keyRow{}
-		for _, e := range p.lim.Nearest(mostKeys) {
+		for _, e := range inside.Of(p.lim).Nearest(mostKeys) {
 			rows = append(rows, rowOf(e))
 		}
 		return rows
@@ -145,7 +145,7 @@ func (p *Page) choices(name, plan, key string) (list []choice, err error) {
 			}
 		}
 	}
-	for _, rule := range p.lim.Rules() {
+	for _, rule := range inside.Of(p.lim).Rules() {
 		if (name == "" || rule.Name() == name) && !inFile[rule.Name()] {
 			list = append(list, choice{name: rule.Name(), rule: rule, key: key})
 		}
@@ -167,7 +167,7 @@ func (p *Page) lookUp(ctx context.Context, name, plan, key string) (*look, error
 	says, rules, keys := map[*limit.Rule]string{}, map[string][]*limit.Rule{}, []string{}
 	for _, c := range choices {
 		if says[c.rule] = c.says; c.rule == limit.Unlimited() {
-			l.add(answer{keyRow: keyRow{Key: key, Rule: c.name, Allowed: true}, Text: "unlimited", Says: c.says, Class: "done", Why: hybrid.Explanation{Rule: c.rule}.String()})
+			l.add(answer{keyRow: keyRow{Key: key, Rule: c.name, Allowed: true}, Text: "unlimited", Says: c.says, Class: "done", Why: "Nothing limits this key."})
 		} else {
 			if rules[c.key] == nil {
 				keys = append(keys, c.key)
@@ -178,7 +178,7 @@ func (p *Page) lookUp(ctx context.Context, name, plan, key string) (*look, error
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
 	for _, key := range keys {
-		found, err := p.lim.Explain(ctx, key, rules[key]...)
+		found, err := inside.Of(p.lim).Explain(ctx, key, rules[key]...)
 		if err != nil {
 			return nil, err
 		}
@@ -204,8 +204,8 @@ func (l *look) add(a answer) {
 }
 
 // answerOf says in words what is known of a key.
-func answerOf(e hybrid.Explanation, says string) answer {
-	a := answer{keyRow: rowOf(e), Text: e.Rule.String(), Says: says, InMemory: e.InMemory, Why: e.String()}
+func answerOf(e inside.Explanation, says string) answer {
+	a := answer{keyRow: rowOf(e), Text: e.Rule.String(), Says: says, InMemory: e.InMemory, Why: e.Text}
 	if e.Latest != nil {
 		a.Latest = e.Latest.String()
 	}

@@ -10,17 +10,18 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
 
 // now is what is shown of the present, and of the last ten minutes.
 type now struct {
-	Title string       `json:"title"`
-	State hybrid.State `json:"state"`
-	Means string       `json:"means"` // the mode, in a sentence
-	Node  string       `json:"node"`  // the ID of this node
-	Nodes nodeList     `json:"nodes"`
-	Stats hybrid.Stats `json:"stats"`
+	Title string         `json:"title"`
+	State hybrid.State   `json:"state"`
+	Means string         `json:"means"` // the mode, in a sentence
+	Node  string         `json:"node"`  // the ID of this node
+	Nodes nodeList       `json:"nodes"`
+	Stats inside.Figures `json:"stats"`
 	// Samples are of the last seconds, the oldest first.
 	Samples []sample `json:"samples,omitempty"`
 	Plots   []plot   `json:"-"`
@@ -49,7 +50,7 @@ type nodeRow struct {
 
 // now returns it. Only the JSON has the samples: the page has plots of them.
 func (p *Page) now(ctx context.Context, json bool) now {
-	n := now{Title: p.o.Title, State: p.lim.State(), Node: p.lim.ID(), Stats: p.lim.QuickStats()}
+	n := now{Title: p.o.Title, State: p.lim.State(), Node: inside.Of(p.lim).ID(), Stats: inside.Of(p.lim).QuickFigures()}
 	n.Means = meaning(n.State)
 	n.Nodes = p.nodes.get(func() nodeList { return p.fleet(ctx, n.State) })
 	list := p.history.all()
@@ -81,17 +82,17 @@ func (p *Page) fleet(ctx context.Context, s hybrid.State) nodeList {
 	// A viewer who leaves must not leave an error to the others.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), nodesWithin)
 	defer cancel()
-	nodes, err := p.lim.Nodes(ctx)
+	nodes, err := inside.Of(p.lim).Nodes(ctx)
 	if err != nil {
 		list.Err = "Redis could not be asked for them: " + wordsOf(err)
 	}
-	me := p.lim.ID()
+	me := inside.Of(p.lim).ID()
 	for _, n := range nodes {
 		r := nodeRow{ID: n.ID, Name: n.Name, Program: n.Program, Version: n.Version, Since: n.Since.UTC(), Lag: n.Lag.Seconds(), Share: n.Share, This: n.ID == me}
 		if n.Version == "" {
 			r.Since = time.Time{}
 		} else {
-			r.Mode, r.Fallback = n.Mode.String(), n.Fallback.String()
+			r.Mode, r.Fallback = n.Mode, n.Fallback
 		}
 		if r.This && n.Version != "" {
 			r.Mode = s.Mode.String() // its last heartbeat is older than what it knows of itself

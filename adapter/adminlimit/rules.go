@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 )
 
 // rulesView is what is shown of rules.
@@ -65,12 +67,12 @@ func (p *Page) readRules() rulesView {
 
 func (p *Page) ruleRows() []ruleRow {
 	texts, exact := map[string]string{}, map[string]bool{}
-	for _, r := range p.lim.Rules() {
+	for _, r := range inside.Of(p.lim).Rules() {
 		texts[r.Name()], exact[r.Name()] = r.String(), r.IsExact()
 	}
 	p.asInFile(texts, exact)
 	rows := []ruleRow{}
-	for _, r := range p.lim.QuickStats().Rules {
+	for _, r := range inside.Of(p.lim).QuickFigures().Rules {
 		rows = append(rows, ruleRow{r.Name, texts[r.Name], exact[r.Name], r.Allowed.Total(), r.Denied.Total(), r.WouldRefuse, r.Overshoot})
 	}
 	return rows

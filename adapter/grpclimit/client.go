@@ -15,7 +15,7 @@ import (
 // they are sent, counted under the key that key returns; with [Wait] it delays them. It
 // returns an error, and never an interceptor that lets all calls pass, if one of them is nil or
 // an option cannot be used.
-func UnaryClientInterceptor(lim Limiter, rule *limit.Rule, key KeyFunc, opts ...Option) (grpc.UnaryClientInterceptor, error) {
+func UnaryClientInterceptor(lim limit.ContextLimiter, rule *limit.Rule, key KeyFunc, opts ...Option) (grpc.UnaryClientInterceptor, error) {
 	g, err := newGate(true, lim, rule, key, opts)
 	if err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func UnaryClientInterceptor(lim Limiter, rule *limit.Rule, key KeyFunc, opts ...
 // StreamClientInterceptor is [UnaryClientInterceptor] for streams: what is counted is
 // opening them. What a server says as a stream ends is heard when the caller's RecvMsg
 // returns it.
-func StreamClientInterceptor(lim Limiter, rule *limit.Rule, key KeyFunc, opts ...Option) (grpc.StreamClientInterceptor, error) {
+func StreamClientInterceptor(lim limit.ContextLimiter, rule *limit.Rule, key KeyFunc, opts ...Option) (grpc.StreamClientInterceptor, error) {
 	g, err := newGate(true, lim, rule, key, opts)
 	if err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func StreamClientInterceptor(lim Limiter, rule *limit.Rule, key KeyFunc, opts ..
 			g.endedAtClient(ctx, c, nil, err)
 			return nil, err
 		}
-		if g.follower == nil && g.back == nil && g.books == nil {
+		if g.follower == nil && g.refunds == nil && g.settle == nil {
 			return cs, nil
 		}
 		ended := func(reply any, err error) { g.endedAtClient(ctx, c, reply, err) }

@@ -93,7 +93,7 @@ func ExampleFailOpen() {
 	// hello <nil>
 }
 
-type unreachable struct{}
+type unreachable struct{ limit.ContextLimiter }
 
 func (unreachable) Take(context.Context, string, *limit.Rule, int64) (limit.Result, error) {
 	return limit.Result{}, errors.New("connection refused")

@@ -27,8 +27,7 @@ const (
 // follower makes a limiter do what servers ask for. It is safe for concurrent use.
 type follower struct {
 	most time.Duration
-	peek func(ctx context.Context, key string, rule *limit.Rule) (limit.Result, error)
-	set  func(ctx context.Context, key string, rule *limit.Rule, used int64) error
+	lim  limit.ContextLimiter
 
 	mu   sync.Mutex
 	busy map[target]bool // counters being set: as many as calls are ending, at most
@@ -37,16 +36,8 @@ type follower struct {
 // target is a counter.
 type target struct{ name, key string }
 
-// newFollower returns nil if lim cannot do it.
-func newFollower(lim Limiter, most time.Duration) *follower {
-	l, ok := lim.(interface {
-		Peek(ctx context.Context, key string, rule *limit.Rule) (limit.Result, error)
-		Set(ctx context.Context, key string, rule *limit.Rule, used int64) error
-	})
-	if c, wraps := lim.(interface{ CanSet() bool }); !ok || wraps && !c.CanSet() {
-		return nil
-	}
-	return &follower{most: most, peek: l.Peek, set: l.Set, busy: map[target]bool{}}
+func newFollower(lim limit.ContextLimiter, most time.Duration) *follower {
+	return &follower{most: most, lim: lim, busy: map[target]bool{}}
 }
 
 // heed does what the server asked for in the error of a call that took q, if anything.
@@ -67,14 +58,14 @@ func (f *follower) heed(ctx context.Context, q limit.Check, err error) error {
 	defer cancel()
 	// Never shorten a wait. Calls that fail together ask for nearly the same time: one round
 	// trip is enough for all of them.
-	res, err := f.peek(ctx, q.Key, q.Rule)
+	res, err := f.lim.Peek(ctx, q.Key, q.Rule)
 	if err != nil {
 		return fmt.Errorf("grpclimit: follow a RetryInfo: %w", err)
 	}
 	if known := res.RetryAfter; known >= pause-min(slack, pause/8) {
 		return nil
 	}
-	if err := f.set(ctx, q.Key, q.Rule, usedFor(q.Rule, pause)); err != nil {
+	if err := f.lim.Set(ctx, q.Key, q.Rule, usedFor(q.Rule, pause)); err != nil {
 		return fmt.Errorf("grpclimit: follow a RetryInfo: %w", err)
 	}
 	return nil

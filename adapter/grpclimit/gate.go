@@ -2,59 +2,28 @@ package grpclimit
 
 import (
 	"context"
-	"reflect"
 	"slices"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/hybridlimit/hybridlimit/adapter/internal/settle"
 	"github.com/hybridlimit/hybridlimit/adapter/internal/undecided"
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/limit"
-)
-
-// Limiter is what every interceptor needs. *remote.Limiter has it, and [limit.WithContext]
-// makes it of a limiter of package hybrid or local. Some options need more and say so. It must
-// be safe for concurrent use.
-//
-// The context is the call's; that of a refund does not end with the call, so that the limiter
-// must bound its time by itself. An error that wraps [limit.ErrNilRule], [limit.ErrInvalidN] or
-// [limit.ErrUnsupported] is the program's own fault; with any other the limiter is unavailable.
-type Limiter interface {
-	Take(ctx context.Context, key string, rule *limit.Rule, n int64) (limit.Result, error)
-}
-
-type (
-	allTaker interface {
-		TakeAll(ctx context.Context, checks ...limit.Check) (limit.AllResult, error)
-	}
-	refunder interface {
-		Refund(ctx context.Context, key string, rule *limit.Rule, n int64) (back int64, err error)
-	}
-	waiter interface {
-		WaitN(ctx context.Context, key string, rule *limit.Rule, n int64) error
-	}
-	ruleChecker interface {
-		CheckRule(rule *limit.Rule) error
-	}
 )
 
 // gate decides about calls. It is immutable.
 type gate struct {
 	*config
-	lim      Limiter
-	all      allTaker  // nil unless there are several limits
-	back     refunder  // nil unless units are handed back
-	waiting  waiter    // nil unless calls wait
+	lim      limit.ContextLimiter
 	follower *follower // nil unless servers are followed
 	log      *undecided.Log
 	kept     *undecided.Log // about units that could not be handed back
-	books    settle.Limiter // nil unless costs are settled
 	owed     *undecided.Log // about costs that could not be settled
 }
 
-func newGate(client bool, lim Limiter, rule *limit.Rule, key KeyFunc, opts []Option) (*gate, error) {
+func newGate(client bool, lim limit.ContextLimiter, rule *limit.Rule, key KeyFunc, opts []Option) (*gate, error) {
 	c := configure(client, rule, key, opts)
 	g := &gate{
 		config: c, lim: lim,
@@ -62,29 +31,12 @@ func newGate(client bool, lim Limiter, rule *limit.Rule, key KeyFunc, opts []Opt
 		kept: undecided.New(c.logger, clock.System{}, "grpclimit: units cannot be handed back"),
 		owed: undecided.New(c.logger, clock.System{}, "grpclimit: a cost cannot be settled"),
 	}
-	if isNil(lim) {
+	if inside.IsNil(lim) {
 		c.bad("the limiter is nil")
 		return nil, c.err()
 	}
-	if len(c.limits) > 1 {
-		g.all, _ = lim.(allTaker)
-		c.need(g.all != nil, "And", "TakeAll")
-	}
-	if c.refunds != nil {
-		g.back, _ = lim.(refunder)
-		c.need(g.back != nil, "RefundOn", "Refund")
-	}
-	if c.settle != nil {
-		g.books = settle.Of(lim)
-		c.need(g.books != nil, "Settle", "Charge and Refund")
-	}
-	if c.wait {
-		g.waiting, _ = lim.(waiter)
-		c.need(g.waiting != nil, "Wait", "WaitN")
-	}
 	if c.follow != 0 {
 		g.follower = newFollower(lim, c.follow)
-		c.need(g.follower != nil, "FollowRetryInfo", "Peek and Set")
 	}
 	g.checkRules()
 	if err := c.err(); err != nil {
@@ -96,28 +48,9 @@ func newGate(client bool, lim Limiter, rule *limit.Rule, key KeyFunc, opts []Opt
 	return g, nil
 }
 
-// isNil also finds a nil pointer in the interface: such a limiter refuses every call.
-func isNil(lim Limiter) bool {
-	if lim == nil {
-		return true
-	}
-	v := reflect.ValueOf(lim)
-	return v.Kind() == reflect.Pointer && v.IsNil()
-}
-
-func (c *config) need(has bool, option, method string) {
-	if !has {
-		c.bad("%s needs a limiter that has %s", option, method)
-	}
-}
-
 // checkRules asks the limiter whether it can decide by these rules: one that cannot would
 // refuse each call.
 func (g *gate) checkRules() {
-	checker, ok := g.lim.(ruleChecker)
-	if !ok {
-		return
-	}
 	rules := []*limit.Rule{g.message}
 	for _, l := range g.limits {
 		rules = append(rules, l.rule)
@@ -126,7 +59,7 @@ func (g *gate) checkRules() {
 		if !r.Valid() {
 			continue // reported, or there is none
 		}
-		if err := checker.CheckRule(r); err != nil {
+		if err := inside.CheckRule(g.lim, r); err != nil {
 			g.bad("%w", err)
 		}
 	}
@@ -161,8 +94,8 @@ func (g *gate) admit(ctx context.Context, call Call) (claim, error) {
 		undecided.Count(g.lim, rule)
 		return claim{}, g.conclude(ctx, Decision{Call: call, Err: noKey(g.keyCode, err)})
 	}
-	if g.waiting != nil {
-		err := g.waiting.WaitN(ctx, checks[0].Key, checks[0].Rule, checks[0].N)
+	if g.wait {
+		err := g.lim.WaitN(ctx, checks[0].Key, checks[0].Rule, checks[0].N)
 		d := Decision{Call: call, Rule: checks[0].Rule}
 		if err != nil {
 			d.Err = notWaited(ctx, d.Rule, g.subject(checks[0].Key), err)
@@ -232,7 +165,7 @@ func (g *gate) take(ctx context.Context, checks []limit.Check) (limit.Check, lim
 		res, err := g.lim.Take(ctx, by.Key, by.Rule, by.N)
 		return by, res, err
 	}
-	v, err := g.all.TakeAll(ctx, checks...)
+	v, err := g.lim.TakeAll(ctx, checks...)
 	if v.By >= 0 && v.By < len(checks) {
 		by = checks[v.By]
 	}

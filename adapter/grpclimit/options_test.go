@@ -1,7 +1,6 @@
 package grpclimit_test
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -13,28 +12,12 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/limit"
 	"github.com/hybridlimit/hybridlimit/local"
-	"github.com/hybridlimit/hybridlimit/remote"
 )
 
 // A limiter of package remote is taken as it is, and every other in the form with a context.
-var (
-	_ grpclimit.Limiter = (*remote.Limiter)(nil)
-	_ grpclimit.Limiter = (*limit.InContext)(nil)
-)
-
-// taker is a limiter that has nothing but Take.
-type taker func(ctx context.Context, key string, rule *limit.Rule, n int64) (limit.Result, error)
-
-func (f taker) Take(ctx context.Context, key string, rule *limit.Rule, n int64) (limit.Result, error) {
-	return f(ctx, key, rule, n)
-}
-
-// deaf is a limiter in memory that cannot be told anything.
-type deaf struct{ memory }
-
 // construct makes all four interceptors, and returns the errors of the servers and of the
 // clients. There is an interceptor or an error, never both and never neither.
-func construct(t *testing.T, lim grpclimit.Limiter, rule *limit.Rule, key grpclimit.KeyFunc, opts ...grpclimit.Option) (server, client error) {
+func construct(t *testing.T, lim limit.ContextLimiter, rule *limit.Rule, key grpclimit.KeyFunc, opts ...grpclimit.Option) (server, client error) {
 	t.Helper()
 	us, err1 := grpclimit.UnaryServerInterceptor(lim, rule, key, opts...)
 	ss, err2 := grpclimit.StreamServerInterceptor(lim, rule, key, opts...)
@@ -61,11 +44,10 @@ func TestConstructorsRefuse(t *testing.T) {
 	rule, key := bucket("api", 1), grpclimit.ByMethod()
 	window := limit.Must(limit.SlidingWindow("window", 10, time.Minute))
 	exact := limit.Must(limit.SlidingLog("exact", 10, time.Minute))
-	only := taker(func(context.Context, string, *limit.Rule, int64) (limit.Result, error) { return limit.Result{}, nil })
 	type opts = []grpclimit.Option
 	for _, c := range []struct {
 		name string
-		lim  grpclimit.Limiter
+		lim  limit.ContextLimiter
 		rule *limit.Rule
 		key  grpclimit.KeyFunc
 		opts opts
@@ -83,19 +65,12 @@ func TestConstructorsRefuse(t *testing.T) {
 		{"no observer", lim, rule, key, opts{grpclimit.Observe(nil)}, true, "Observe"},
 		{"and no rule", lim, rule, key, opts{grpclimit.And(nil, key)}, true, "limit 1: the rule is nil"},
 		{"and the same name", lim, rule, key, opts{grpclimit.And(bucket("api", 5), key)}, true, `has its name, "api"`},
-		{"several, of one that cannot", only, rule, key, opts{grpclimit.And(window, key)}, true, "TakeAll"},
 		{"a code that lets pass", lim, rule, key, opts{grpclimit.KeyErrorCode(codes.OK)}, true, "KeyErrorCode"},
 		{"refunds on nothing", lim, rule, key, opts{grpclimit.RefundOn()}, true, "no codes"},
 		{"refunds on what is none", lim, rule, key, opts{grpclimit.RefundOn(99)}, true, "no code of gRPC"},
-		{"refunds, of one that cannot", only, rule, key, opts{grpclimit.RefundOn(codes.Aborted)}, true, "Refund"},
 		{"no settlement", lim, rule, key, opts{grpclimit.Settle(nil)}, true, "Settle: the function is nil"},
-		{"settling, of one that cannot", only, rule, key, opts{byCount}, true, "Settle needs a limiter that has Charge and Refund"},
-		{"settling, of one in memory that cannot", limit.WithContext(noCharge{alone}), rule, key, opts{byCount}, true, "Charge and Refund"},
 		{"messages without a rule", lim, rule, key, opts{grpclimit.EachMessage(nil, nil)}, true, "EachMessage"},
-		{"waiting, of one that cannot", only, rule, key, opts{grpclimit.Wait()}, false, "Wait needs a limiter"},
 		{"waiting for several", lim, rule, key, opts{grpclimit.Wait(), grpclimit.And(window, key)}, false, "all or none"},
-		{"following, of one that cannot", only, rule, key, opts{grpclimit.FollowRetryInfo(time.Second)}, false, "Peek and Set"},
-		{"following, of one in memory that cannot", limit.WithContext(deaf{alone}), rule, key, opts{grpclimit.FollowRetryInfo(time.Second)}, false, "Peek and Set"},
 		{"following in a window", lim, window, key, opts{grpclimit.FollowRetryInfo(time.Second)}, false, "sliding-window"},
 		{"following for no time", lim, rule, key, opts{grpclimit.FollowRetryInfo(0)}, false, "FollowRetryInfo is 0s"},
 		{"following for ever", lim, rule, key, opts{grpclimit.FollowRetryInfo(limit.Never)}, false, "at most 1h"},

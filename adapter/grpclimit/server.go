@@ -11,7 +11,7 @@ import (
 // UnaryServerInterceptor returns an interceptor that refuses unary calls above rule,
 // counted under the key that key returns. It returns an error, and never an interceptor that
 // lets all calls pass, if one of them is nil or an option cannot be used.
-func UnaryServerInterceptor(lim Limiter, rule *limit.Rule, key KeyFunc, opts ...Option) (grpc.UnaryServerInterceptor, error) {
+func UnaryServerInterceptor(lim limit.ContextLimiter, rule *limit.Rule, key KeyFunc, opts ...Option) (grpc.UnaryServerInterceptor, error) {
 	g, err := newGate(false, lim, rule, key, opts)
 	if err != nil {
 		return nil, err
@@ -31,7 +31,7 @@ func UnaryServerInterceptor(lim Limiter, rule *limit.Rule, key KeyFunc, opts ...
 
 // StreamServerInterceptor is [UnaryServerInterceptor] for streams: it refuses to open
 // them, and with [EachMessage] it refuses messages.
-func StreamServerInterceptor(lim Limiter, rule *limit.Rule, key KeyFunc, opts ...Option) (grpc.StreamServerInterceptor, error) {
+func StreamServerInterceptor(lim limit.ContextLimiter, rule *limit.Rule, key KeyFunc, opts ...Option) (grpc.StreamServerInterceptor, error) {
 	g, err := newGate(false, lim, rule, key, opts)
 	if err != nil {
 		return nil, err

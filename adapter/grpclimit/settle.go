@@ -53,7 +53,7 @@ type course struct {
 // begin returns the context that a call goes on with.
 func (g *gate) begin(ctx context.Context, call Call, took claim) (context.Context, course) {
 	c := course{call: call, took: took}
-	if g.books == nil || took.failed || len(took.checks) == 0 {
+	if g.settle == nil || took.failed || len(took.checks) == 0 {
 		return ctx, c
 	}
 	ctx, c.meter = settle.Within(ctx)
@@ -64,7 +64,7 @@ func (g *gate) begin(ctx context.Context, call Call, took claim) (context.Contex
 // ended hands back what a call has taken if it ended in such a way, or else books what it has cost.
 // What may not have been taken is kept: it would be handed back out of the units of others.
 func (g *gate) ended(ctx context.Context, c course, reply any, err error) {
-	back := g.back != nil && err != errPanicked && g.refunds[codeOf(err)]
+	back := g.refunds != nil && err != errPanicked && g.refunds[codeOf(err)]
 	if c.took.failed || !back && c.meter == nil {
 		return
 	}
@@ -90,7 +90,7 @@ func (g *gate) ended(ctx context.Context, c course, reply any, err error) {
 // refund hands units back, also if the caller has gone.
 func (g *gate) refund(ctx context.Context, taken []limit.Check) {
 	for _, q := range taken {
-		if _, err := g.back.Refund(context.WithoutCancel(ctx), q.Key, q.Rule, q.N); err != nil {
+		if _, err := g.lim.Refund(context.WithoutCancel(ctx), q.Key, q.Rule, q.N); err != nil {
 			g.kept.Note(ctx, true, err)
 		}
 	}
@@ -108,7 +108,7 @@ func (g *gate) settleAll(ctx context.Context, c course, taken []limit.Check, cou
 		taken = taken[:1] // one line is enough
 	}
 	for i := range taken {
-		if err := settle.Book(ctx, g.books, &taken[i], cost); err != nil {
+		if err := settle.Book(ctx, g.lim, &taken[i], cost); err != nil {
 			g.owed.Note(ctx, true, err)
 		}
 	}

@@ -18,12 +18,13 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/hybridlimit/hybridlimit/adapter/grpclimit"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // ledger is a limiter that remembers what was booked, and fails if it is told to.
 type ledger struct {
-	*limit.InContext
+	limit.ContextLimiter
 	err error
 
 	mu      sync.Mutex
@@ -32,7 +33,7 @@ type ledger struct {
 	invalid int
 }
 
-func newLedger(lim memory) *ledger { return &ledger{InContext: limit.WithContext(lim)} }
+func newLedger(lim memory) *ledger { return &ledger{ContextLimiter: limit.WithContext(lim)} }
 
 func (l *ledger) note(ctx context.Context, what, key string, n int64) {
 	l.mu.Lock()
@@ -53,20 +54,27 @@ func (l *ledger) Refund(ctx context.Context, key string, rule *limit.Rule, n int
 	if l.note(ctx, "refund", key, n); l.err != nil {
 		return 0, l.err
 	}
-	return l.InContext.Refund(ctx, key, rule, n)
+	return l.ContextLimiter.Refund(ctx, key, rule, n)
 }
 
 func (l *ledger) Charge(ctx context.Context, key string, rule *limit.Rule, n int64) (int64, error) {
 	if l.note(ctx, "charge", key, n); l.err != nil {
 		return 0, l.err
 	}
-	return l.InContext.Charge(ctx, key, rule, n)
+	return l.ContextLimiter.Charge(ctx, key, rule, n)
 }
 
-func (l *ledger) CountInvalid(*limit.Rule) { l.invalid++ }
+// Inside makes the limiter count what is invalid, as one of package hybrid does.
+func (l *ledger) Inside(inside.Key) inside.View { return insideOf{l: l} }
 
-// noCharge is a limiter in memory that cannot be charged.
-type noCharge struct{ memory }
+type insideOf struct {
+	inside.View
+	l *ledger
+}
+
+func (c insideOf) CountInvalid(*limit.Rule) { c.l.invalid++ }
+
+func (insideOf) CountExempt(string) {}
 
 // estimate says what each call may cost.
 func estimate(n int64) grpclimit.Option {
@@ -76,7 +84,7 @@ func estimate(n int64) grpclimit.Option {
 var byCount = grpclimit.Settle(func(_ context.Context, _ grpclimit.Call, end grpclimit.End) int64 { return end.Counted })
 
 // all makes the interceptors of a server.
-func all(t *testing.T, lim grpclimit.Limiter, rule *limit.Rule, opts ...grpclimit.Option) (grpc.UnaryServerInterceptor, grpc.StreamServerInterceptor) {
+func all(t *testing.T, lim limit.ContextLimiter, rule *limit.Rule, opts ...grpclimit.Option) (grpc.UnaryServerInterceptor, grpc.StreamServerInterceptor) {
 	t.Helper()
 	u, err := grpclimit.UnaryServerInterceptor(lim, rule, grpclimit.Fixed("k"), opts...)
 	if err != nil {

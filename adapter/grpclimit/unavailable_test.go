@@ -22,7 +22,7 @@ var errAway = errors.New("redis is away")
 
 // faulty is a limiter whose calls fail as they are told, and which remembers the last context.
 type faulty struct {
-	*limit.InContext
+	limit.ContextLimiter
 	err, peek, refund error
 	ctx               context.Context
 }
@@ -31,45 +31,45 @@ func (f *faulty) Take(ctx context.Context, key string, rule *limit.Rule, n int64
 	if f.ctx = ctx; f.err != nil {
 		return limit.Result{}, f.err
 	}
-	return f.InContext.Take(ctx, key, rule, n)
+	return f.ContextLimiter.Take(ctx, key, rule, n)
 }
 
 func (f *faulty) TakeAll(ctx context.Context, checks ...limit.Check) (limit.AllResult, error) {
 	if f.ctx = ctx; f.err != nil {
 		return limit.AllResult{By: -1}, f.err
 	}
-	return f.InContext.TakeAll(ctx, checks...)
+	return f.ContextLimiter.TakeAll(ctx, checks...)
 }
 
 func (f *faulty) WaitN(ctx context.Context, key string, rule *limit.Rule, n int64) error {
 	if f.ctx = ctx; f.err != nil {
 		return f.err
 	}
-	return f.InContext.WaitN(ctx, key, rule, n)
+	return f.ContextLimiter.WaitN(ctx, key, rule, n)
 }
 
 func (f *faulty) Peek(ctx context.Context, key string, rule *limit.Rule) (limit.Result, error) {
 	if f.peek != nil {
 		return limit.Result{}, f.peek
 	}
-	return f.InContext.Peek(ctx, key, rule)
+	return f.ContextLimiter.Peek(ctx, key, rule)
 }
 
 func (f *faulty) Refund(ctx context.Context, key string, rule *limit.Rule, n int64) (int64, error) {
 	if f.ctx = ctx; f.refund != nil {
 		return 0, f.refund
 	}
-	return f.InContext.Refund(ctx, key, rule, n)
+	return f.ContextLimiter.Refund(ctx, key, rule, n)
 }
 
 func newFaulty(t *testing.T) *faulty {
 	t.Helper()
 	lim, _ := alone(t)
-	return &faulty{InContext: limit.WithContext(lim)}
+	return &faulty{ContextLimiter: limit.WithContext(lim)}
 }
 
 // served makes a unary call of a server, without a network.
-func served(t *testing.T, ctx context.Context, lim grpclimit.Limiter, opts ...grpclimit.Option) (reached bool, err error) {
+func served(t *testing.T, ctx context.Context, lim limit.ContextLimiter, opts ...grpclimit.Option) (reached bool, err error) {
 	t.Helper()
 	intercept, err := grpclimit.UnaryServerInterceptor(lim, bucket("api", 5), grpclimit.Fixed("k"), opts...)
 	if err != nil {
@@ -83,7 +83,7 @@ func served(t *testing.T, ctx context.Context, lim grpclimit.Limiter, opts ...gr
 }
 
 // called makes a unary call of a client, without a network.
-func called(t *testing.T, ctx context.Context, lim grpclimit.Limiter, opts ...grpclimit.Option) (reached bool, err error) {
+func called(t *testing.T, ctx context.Context, lim limit.ContextLimiter, opts ...grpclimit.Option) (reached bool, err error) {
 	t.Helper()
 	intercept, err := grpclimit.UnaryClientInterceptor(lim, bucket("api", 5), grpclimit.Fixed("k"), opts...)
 	if err != nil {
@@ -149,17 +149,17 @@ func TestErrorsOfTheLimiter(t *testing.T) {
 		{"a broken key", &limit.KeyError{Key: "hl:k", Reason: "WRONGTYPE"}, context.WithCancel, codes.Internal, true, false},
 		{"no such rule", limit.ErrUnsupported, canceled, codes.Internal, true, false},
 	} {
-		for kind, call := range map[string]func(context.Context, grpclimit.Limiter, ...option) (bool, error){
-			"server": func(ctx context.Context, lim grpclimit.Limiter, opts ...option) (bool, error) {
+		for kind, call := range map[string]func(context.Context, limit.ContextLimiter, ...option) (bool, error){
+			"server": func(ctx context.Context, lim limit.ContextLimiter, opts ...option) (bool, error) {
 				return served(t, ctx, lim, opts...)
 			},
-			"server, two limits": func(ctx context.Context, lim grpclimit.Limiter, opts ...option) (bool, error) {
+			"server, two limits": func(ctx context.Context, lim limit.ContextLimiter, opts ...option) (bool, error) {
 				return served(t, ctx, lim, append(opts, grpclimit.And(bucket("all", 5), grpclimit.Fixed("all")))...)
 			},
-			"client": func(ctx context.Context, lim grpclimit.Limiter, opts ...option) (bool, error) {
+			"client": func(ctx context.Context, lim limit.ContextLimiter, opts ...option) (bool, error) {
 				return called(t, ctx, lim, opts...)
 			},
-			"client that waits": func(ctx context.Context, lim grpclimit.Limiter, opts ...option) (bool, error) {
+			"client that waits": func(ctx context.Context, lim limit.ContextLimiter, opts ...option) (bool, error) {
 				return called(t, ctx, lim, append(opts, grpclimit.Wait())...)
 			},
 		} {
@@ -293,7 +293,7 @@ func TestFollowWithoutALook(t *testing.T) {
 	if !errors.Is(err, server) || len(told) != 2 || !errors.Is(told[1].Err, errAway) {
 		t.Errorf("%v, told %+v", err, told)
 	}
-	if res, err := lim.InContext.Peek(t.Context(), "k", bucket("api", 5)); err != nil || res.Remaining != 4 {
+	if res, err := lim.ContextLimiter.Peek(t.Context(), "k", bucket("api", 5)); err != nil || res.Remaining != 4 {
 		t.Errorf("%+v, %v", res, err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/adapter/grpclimit"
 	"github.com/hybridlimit/hybridlimit/hybridtest"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -24,7 +25,7 @@ func TestUndecidedIsLoggedAndCounted(t *testing.T) {
 	calls := func(want codes.Code, line string, key grpclimit.KeyFunc, opts ...grpclimit.Option) {
 		t.Helper()
 		defer text.Reset()
-		was := lim.Stats().Invalid
+		was := inside.Of(lim).Figures().Invalid
 		intercept, err := grpclimit.UnaryServerInterceptor(limit.WithContext(lim), bucket("r", 5), key, append(opts, logged)...)
 		if err != nil {
 			t.Fatal(err)
@@ -38,7 +39,7 @@ func TestUndecidedIsLoggedAndCounted(t *testing.T) {
 		if got := text.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, line) {
 			t.Errorf("the log is %q", got)
 		}
-		if n := lim.Stats().Invalid - was; n != 3 {
+		if n := inside.Of(lim).Figures().Invalid - was; n != 3 {
 			t.Errorf("%d invalid checks, want 3", n)
 		}
 	}
@@ -64,7 +65,7 @@ func TestExemptIsCounted(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if s := lim.Stats(); s.Exempt != 2 || s.AdmittedUnits != 2 || len(s.Rules) != 1 || s.Rules[0].Name != "r" {
+	if s := inside.Of(lim).Figures(); s.Exempt != 2 || s.AdmittedUnits != 2 || len(s.Rules) != 1 || s.Rules[0].Name != "r" {
 		t.Errorf("%d exempt, %d admitted, %+v", s.Exempt, s.AdmittedUnits, s.Rules)
 	}
 }

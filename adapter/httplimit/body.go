@@ -20,7 +20,7 @@ func (t *Transport) sendAndSettle(r *http.Request, q limit.Check, began time.Dur
 	book := func(a Answer) {
 		failed := func(err error) { t.o.OnError(r, fmt.Errorf("httplimit: settling a cost: %w", err)) }
 		a.Taken, a.Counted, a.Took = q.N, meter.End(failed), max(t.o.Clock.Now()-began, 0)
-		if err := settle.Book(ctx, t.books, &q, t.o.Settle(sent, a)); err != nil {
+		if err := settle.Book(ctx, t.lim, &q, t.o.Settle(sent, a)); err != nil {
 			failed(err)
 		}
 	}

@@ -213,19 +213,17 @@ func TestTransportCost(t *testing.T) {
 	}
 }
 
-// Cost and Settle count something else than requests. A limiter that cannot charge cannot settle.
+// Cost and Settle count something else than requests.
 func TestTransportSettleErrors(t *testing.T) {
 	lim, _ := newLimiter(t)
 	cost := func(*http.Request) int64 { return 1 }
 	for name, c := range map[string]struct {
-		lim  Waiter
+		lim  limit.ContextLimiter
 		o    TransportOptions
 		text string
 	}{
-		"cost, follows":             {limit.WithContext(lim), TransportOptions{Cost: cost}, "set Ignore"},
-		"settle, follows":           {limit.WithContext(lim), TransportOptions{Settle: byCount}, "set Ignore"},
-		"no charge":                 {limit.WithContext(noCharge{lim}), TransportOptions{Settle: byCount, Ignore: true}, errNoCharge.Error()},
-		"no more than it must have": {onlyWaits{limit.WithContext(lim)}, TransportOptions{Settle: byCount, Ignore: true}, errNoCharge.Error()},
+		"cost, follows":   {limit.WithContext(lim), TransportOptions{Cost: cost}, "set Ignore"},
+		"settle, follows": {limit.WithContext(lim), TransportOptions{Settle: byCount}, "set Ignore"},
 	} {
 		if tr, err := NewTransport(c.lim, tenPerSecond, toHost, c.o); tr != nil || err == nil || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%s: %v", name, err)

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/hybridlimit/hybridlimit/adapter/internal/ranges"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -98,7 +99,7 @@ func (c *config) usable(l *Limit, rule *limit.Rule) error {
 	if name := (&boundLimit{Limit: *l}).name(rule); c.o.Headers == DraftHeaders && !isPrintable(name) {
 		return fmt.Errorf("policy %q is not printable ASCII: set Policy", name)
 	}
-	return supports(c.lim, rule)
+	return inside.CheckRule(c.lim, rule)
 }
 
 // sameShape reports whether two rules of one name may be used in turn for a key.

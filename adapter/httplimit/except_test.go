@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -122,7 +123,7 @@ func TestExceptions(t *testing.T) {
 		e := except(t, office, Exception{Routes: []string{"GET /health"}, Keys: []string{"monitor"}, Rule: limit.Unlimited()},
 			Exception{Keys: []string{"evil"}, Ranges: prefixes("198.51.100.66/32"), Rule: perMinute("none", 0)})
 		first, second := e.ask(c.method, c.path, c.key, c.remote, c.forwarded...), e.ask(c.method, c.path, c.key, c.remote, c.forwarded...)
-		s := e.lim.Stats()
+		s := inside.Of(e.lim).Figures()
 		switch {
 		case c.by == "elsewhere":
 			if first/100 != 3 || s.Exempt != 0 {
@@ -207,7 +208,7 @@ func TestExceptionsOfOneOfSeveralLimits(t *testing.T) {
 	if codes.String() != "200 200 429 " || last.Exempt != "key" || len(last.Checks) != 1 || last.Checks[0].Rule.Name() != "second" {
 		t.Errorf("%s, %+v", &codes, last)
 	}
-	for _, r := range lim.Stats().Rules {
+	for _, r := range inside.Of(lim).Figures().Rules {
 		if want := map[string]uint64{"first": 3, "third": 3}[r.Name]; r.Exempt != want {
 			t.Errorf("%s: %d exempt, want %d", r.Name, r.Exempt, want)
 		}

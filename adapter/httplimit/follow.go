@@ -10,37 +10,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Waiter is what a [Transport] needs of a limiter. *remote.Limiter has it, and
-// [limit.WithContext] makes it of a limiter of package hybrid or local. They have Set besides,
-// which a Transport needs to follow the upstream, and Charge and Refund, which it needs for Settle.
-// The context is the request's.
-type Waiter interface {
-	// Take admits n units of key, all or none.
-	Take(ctx context.Context, key string, rule *limit.Rule, n int64) (limit.Result, error)
-	// Peek tells what Take of one unit would answer.
-	Peek(ctx context.Context, key string, rule *limit.Rule) (limit.Result, error)
-	// WaitN blocks until n units of key are admitted, or returns an error.
-	WaitN(ctx context.Context, key string, rule *limit.Rule, n int64) error
-}
-
-// setFunc is Set of a limiter.
-type setFunc = func(ctx context.Context, key string, rule *limit.Rule, used int64) error
-
-// setOf returns Set of a limiter, nil if it has none.
-func setOf(lim any) setFunc {
-	s, ok := lim.(interface {
-		Set(ctx context.Context, key string, rule *limit.Rule, used int64) error
-	})
-	if c, wraps := lim.(interface{ CanSet() bool }); !ok || wraps && !c.CanSet() {
-		return nil
-	}
-	return s.Set
-}
-
 // follower tells a limiter what an upstream says.
 type follower struct {
-	lim   Waiter
-	set   setFunc
+	lim   limit.ContextLimiter
 	rule  *limit.Rule // a bucket
 	max   time.Duration
 	clock clock.Clock
@@ -84,7 +56,7 @@ func (f *follower) hold(ctx context.Context, key string, wait time.Duration) err
 	if res, err := f.lim.Peek(ctx, key, f.rule); err != nil || !res.Allowed && res.RetryAfter >= wait {
 		return err
 	}
-	return f.set(ctx, key, f.rule, min(f.rule.Limit()-1+f.leaks(wait), limit.MaxUnits))
+	return f.lim.Set(ctx, key, f.rule, min(f.rule.Limit()-1+f.leaks(wait), limit.MaxUnits))
 }
 
 // lower takes units away, if the limiter believes that more are left than the upstream does.
@@ -95,7 +67,7 @@ func (f *follower) lower(ctx context.Context, key string, left int64, took time.
 	if err != nil || res.Remaining <= left+f.leaks(max(took, 0)) {
 		return err
 	}
-	return f.set(ctx, key, f.rule, f.rule.Limit()-left)
+	return f.lim.Set(ctx, key, f.rule, f.rule.Limit()-left)
 }
 
 // leaks returns how many units the bucket leaks in a time, rounded up, at most

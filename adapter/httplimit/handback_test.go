@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybridtest"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -68,7 +69,7 @@ func TestHandedBack(t *testing.T) {
 			}
 		}
 	}
-	if s := h.Limiter.Stats(); s.UnreturnedUnits != 0 {
+	if s := inside.Of(h.Limiter).Figures(); s.UnreturnedUnits != 0 {
 		t.Errorf("%d units are not given back", s.UnreturnedUnits)
 	}
 }

@@ -349,8 +349,8 @@ func TestNewErrors(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for _, none := range []Limiter{
-		nil, (*remote.Limiter)(nil), (*limit.InContext)(nil), limit.WithContext(nil),
+	for _, none := range []limit.ContextLimiter{
+		nil, (*remote.Limiter)(nil), limit.WithContext(nil),
 		limit.WithContext((*hybrid.Limiter)(nil)), limit.WithContext((*local.Limiter)(nil)),
 	} { // as of a New that failed
 		if _, err := New(none, rule, key, Options{}); err == nil || !strings.Contains(err.Error(), "limiter is nil") {

@@ -59,7 +59,7 @@ func protect(t testing.TB, lim memory, o Options, h http.Handler, limits ...Limi
 }
 
 // protectBy is protect with any limiter.
-func protectBy(t testing.TB, lim Limiter, o Options, h http.Handler, limits ...Limit) http.Handler {
+func protectBy(t testing.TB, lim limit.ContextLimiter, o Options, h http.Handler, limits ...Limit) http.Handler {
 	t.Helper()
 	if h == nil {
 		h = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "served") })

@@ -4,17 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
 
-	"github.com/hybridlimit/hybridlimit/adapter/internal/settle"
 	"github.com/hybridlimit/hybridlimit/adapter/internal/undecided"
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // New returns a middleware that limits requests by one rule and key. See [NewAll] for its
 // errors.
-func New(lim Limiter, rule *limit.Rule, key KeyFunc, o Options) (func(http.Handler) http.Handler, error) {
+func New(lim limit.ContextLimiter, rule *limit.Rule, key KeyFunc, o Options) (func(http.Handler) http.Handler, error) {
 	return NewAll(lim, o, Limit{Rule: rule, Key: key})
 }
 
@@ -22,15 +21,13 @@ func New(lim Limiter, rule *limit.Rule, key KeyFunc, o Options) (func(http.Handl
 // charged to all of them, else to none. Give several limits rules of different names.
 //
 // It returns an error that says everything that is wrong: there is no limiter or no limit, a
-// rule or a key function is nil, the limiter does not support a rule or has no Charge for a limit with
-// Settle, an exception is wrong, or a policy has a name that the fields cannot carry. Names of rules that RuleFor returns are not known yet; what
+// rule or a key function is nil, the limiter does not support a rule, an exception is wrong, or a policy has a name that the fields cannot carry. Names of rules that RuleFor returns are not known yet; what
 // is not printable ASCII in them, is sent as %xx.
-func NewAll(lim Limiter, o Options, limits ...Limit) (func(http.Handler) http.Handler, error) {
+func NewAll(lim limit.ContextLimiter, o Options, limits ...Limit) (func(http.Handler) http.Handler, error) {
 	c := &config{lim: lim, o: o.withDefaults()}
 	c.log = undecided.New(o.Logger, c.o.Clock, "httplimit: a request cannot be decided")
 	c.kept = undecided.New(o.Logger, c.o.Clock, "httplimit: units cannot be handed back")
 	c.owed = undecided.New(o.Logger, c.o.Clock, "httplimit: a cost cannot be settled")
-	c.books = settle.Of(lim)
 	for i := range limits {
 		c.limits = append(c.limits, &boundLimit{Limit: limits[i]})
 	}
@@ -61,7 +58,7 @@ func (o Options) withDefaults() Options {
 // validate reports everything that is wrong.
 func (c *config) validate() error {
 	var errs []error
-	if isNil(c.lim) {
+	if inside.IsNil(c.lim) {
 		errs = append(errs, errors.New("httplimit: limiter is nil"))
 	}
 	if c.o.Headers > NoHeaders {
@@ -92,7 +89,7 @@ func (c *config) problems(l *boundLimit) error {
 	case !l.Rule.Valid():
 		errs = append(errs, limit.ErrNilRule)
 	default:
-		if err := supports(c.lim, l.Rule); err != nil {
+		if err := inside.CheckRule(c.lim, l.Rule); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -100,26 +97,8 @@ func (c *config) problems(l *boundLimit) error {
 	if l.except, err = c.exceptionsOf(&l.Limit); err != nil {
 		errs = append(errs, err)
 	}
-	if l.Settle != nil && c.books == nil && !isNil(c.lim) {
-		errs = append(errs, errNoCharge)
-	}
 	if name := l.name(l.Rule); c.o.Headers == DraftHeaders && !isPrintable(name) {
 		errs = append(errs, fmt.Errorf("policy %q is not printable ASCII: set Policy", name))
 	}
 	return errors.Join(errs...)
-}
-
-// isNil also finds a nil pointer in the interface, as a constructor returns with its error: such
-// a limiter decides nothing.
-func isNil(lim any) bool {
-	v := reflect.ValueOf(lim)
-	return lim == nil || v.Kind() == reflect.Pointer && v.IsNil()
-}
-
-// supports asks those limiters that can say so whether they can decide a rule.
-func supports(lim any, rule *limit.Rule) error {
-	if c, ok := lim.(interface{ CheckRule(*limit.Rule) error }); ok && !isNil(lim) {
-		return c.CheckRule(rule)
-	}
-	return nil
 }

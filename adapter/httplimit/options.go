@@ -1,36 +1,15 @@
 package httplimit
 
 import (
-	"context"
 	"log/slog"
 	"net/http"
 	"net/netip"
 	"strings"
 
-	"github.com/hybridlimit/hybridlimit/adapter/internal/settle"
 	"github.com/hybridlimit/hybridlimit/adapter/internal/undecided"
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
-
-// Limiter is what the middleware needs of a limiter. *remote.Limiter has it, and
-// [limit.WithContext] makes it of a limiter of package hybrid or local. Its methods must be
-// safe for concurrent use.
-//
-// The context is the request's. An error that wraps [limit.ErrNilRule], [limit.ErrInvalidN] or
-// [limit.ErrUnsupported] is the service's own fault; any other is [ErrUnavailable].
-type Limiter interface {
-	// Take admits n units of key, all or none.
-	Take(ctx context.Context, key string, rule *limit.Rule, n int64) (limit.Result, error)
-	// TakeAll admits the units of all checks, or none.
-	TakeAll(ctx context.Context, checks ...limit.Check) (limit.AllResult, error)
-	// Peek tells what Take of one unit would answer. An error of it only leaves something out
-	// of the fields of the response.
-	Peek(ctx context.Context, key string, rule *limit.Rule) (limit.Result, error)
-	// Refund hands units back. Its context does not end with the request: the limiter must
-	// bound the time by itself.
-	Refund(ctx context.Context, key string, rule *limit.Rule, n int64) (back int64, err error)
-}
 
 // Limit is one limit of those that a request must keep. Key and one of Rule and RuleFor are
 // required.
@@ -141,7 +120,7 @@ type Decision struct {
 	Policy string
 	// Exempt says why a limit did not count the request, the first that did not: "route GET /health",
 	// "address in 10.0.0.0/8", "key", or "rule" if its RuleFor returned [limit.Unlimited]. "": all
-	// limits were asked. Limiters of package hybrid count each such limit, see CountExempt there, under
+	// limits were asked. Limiters of package hybrid count each such limit as exempt, under
 	// the name of its Rule, or with RuleFor its Policy.
 	Exempt string
 	// Err says why the request could not be decided; nil if it was.
@@ -150,13 +129,12 @@ type Decision struct {
 
 // config is what all handlers of a middleware share. It does not change.
 type config struct {
-	lim    Limiter
+	lim    limit.ContextLimiter
 	o      Options
 	limits []*boundLimit
 	log    *undecided.Log // changes by itself
 	kept   *undecided.Log // the same, about units that could not be handed back
 	owed   *undecided.Log // the same, about costs that could not be settled
-	books  settle.Limiter // nil if the limiter cannot charge: then no limit has Settle
 }
 
 // boundLimit is a limit of a middleware.

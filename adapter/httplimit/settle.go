@@ -2,7 +2,6 @@ package httplimit
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"slices"
 	"time"
@@ -11,9 +10,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/adapter/internal/undecided"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
-
-// errNoCharge reports a limiter that cannot settle.
-var errNoCharge = errors.New("the limiter has no Charge and Refund, which Settle needs")
 
 // Answer is how a request was answered: what Settle of a [Limit] and of [TransportOptions] judge
 // its cost by.
@@ -102,7 +98,7 @@ func (h *handler) settle(r *http.Request, q *limit.Check, l *boundLimit, a Answe
 	if cost < 0 {
 		undecided.Count(h.lim, q.Rule)
 	}
-	if err := settle.Book(r.Context(), h.books, q, cost); err != nil {
+	if err := settle.Book(r.Context(), h.lim, q, cost); err != nil {
 		h.owed.Note(r.Context(), true, err)
 	}
 }

@@ -15,13 +15,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/limit"
 	"github.com/hybridlimit/hybridlimit/local"
 )
 
 // ledger is a limiter that remembers what was booked, and fails if it is told to.
 type ledger struct {
-	*limit.InContext
+	limit.ContextLimiter
 	err error
 
 	mu      sync.Mutex
@@ -30,7 +31,7 @@ type ledger struct {
 	invalid int
 }
 
-func newLedger(lim memory) *ledger { return &ledger{InContext: limit.WithContext(lim)} }
+func newLedger(lim memory) *ledger { return &ledger{ContextLimiter: limit.WithContext(lim)} }
 
 func (l *ledger) note(ctx context.Context, what, key string, n int64) {
 	l.mu.Lock()
@@ -42,17 +43,27 @@ func (l *ledger) Refund(ctx context.Context, key string, rule *limit.Rule, n int
 	if l.note(ctx, "refund", key, n); l.err != nil {
 		return 0, l.err
 	}
-	return l.InContext.Refund(ctx, key, rule, n)
+	return l.ContextLimiter.Refund(ctx, key, rule, n)
 }
 
 func (l *ledger) Charge(ctx context.Context, key string, rule *limit.Rule, n int64) (int64, error) {
 	if l.note(ctx, "charge", key, n); l.err != nil {
 		return 0, l.err
 	}
-	return l.InContext.Charge(ctx, key, rule, n)
+	return l.ContextLimiter.Charge(ctx, key, rule, n)
 }
 
-func (l *ledger) CountInvalid(*limit.Rule) { l.invalid++ }
+// Inside makes the limiter count what is invalid, as one of package hybrid does.
+func (l *ledger) Inside(inside.Key) inside.View { return insideOf{l: l} }
+
+type insideOf struct {
+	inside.View
+	l *ledger
+}
+
+func (c insideOf) CountInvalid(*limit.Rule) { c.l.invalid++ }
+
+func (insideOf) CountExempt(string) {}
 
 // byCount settles by what the handler has counted.
 func byCount(_ *http.Request, a Answer) int64 { return a.Counted }

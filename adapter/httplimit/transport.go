@@ -7,9 +7,9 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/adapter/internal/settle"
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/internal/escape"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -84,19 +84,18 @@ func (e *RefusedError) Error() string {
 // returns that cannot reach Redis. Its body is closed, as of any request. What the transport
 // below makes of a request does not matter: its units are used, unless Settle says otherwise.
 type Transport struct {
-	lim      Waiter
+	lim      limit.ContextLimiter
 	rule     *limit.Rule
 	key      KeyFunc
 	o        TransportOptions
-	follower *follower      // nil: the upstream is not followed
-	books    settle.Limiter // for Settle
+	follower *follower // nil: the upstream is not followed
 }
 
 // NewTransport returns a transport that limits requests by one rule and key, such as the
 // host that they go to. It returns an error that says everything that is wrong.
-func NewTransport(lim Waiter, rule *limit.Rule, key KeyFunc, o TransportOptions) (*Transport, error) {
+func NewTransport(lim limit.ContextLimiter, rule *limit.Rule, key KeyFunc, o TransportOptions) (*Transport, error) {
 	var errs []error
-	if isNil(lim) {
+	if inside.IsNil(lim) {
 		errs = append(errs, errors.New("httplimit: limiter is nil"))
 	}
 	if key == nil {
@@ -105,33 +104,25 @@ func NewTransport(lim Waiter, rule *limit.Rule, key KeyFunc, o TransportOptions)
 	if o.MaxWait < 0 || o.MaxFollow < 0 || o.MaxFollow > maxMaxFollow {
 		errs = append(errs, fmt.Errorf("httplimit: MaxWait is %v and MaxFollow %v, must be at least 0 and the latter at most %v", o.MaxWait, o.MaxFollow, maxMaxFollow))
 	}
-	books := settle.Of(lim)
-	if o.Settle != nil && books == nil && !isNil(lim) {
-		errs = append(errs, fmt.Errorf("httplimit: %w", errNoCharge))
-	}
 	if (o.Cost != nil || o.Settle != nil) && !o.Ignore {
 		errs = append(errs, errors.New("httplimit: an upstream counts requests, and Cost and Settle do not: set Ignore"))
 	}
-	set := setOf(lim)
 	switch {
 	case !rule.Valid():
 		errs = append(errs, fmt.Errorf("httplimit: %w", limit.ErrNilRule))
 	case o.Ignore:
-		set = nil
 	case rule.Algorithm() != limit.AlgorithmFunnel:
 		errs = append(errs, fmt.Errorf("httplimit: only a bucket can follow an upstream, not %v: set Ignore, or use limit.TokenBucket", rule))
-	case set == nil:
-		errs = append(errs, errors.New("httplimit: the limiter has no Set to follow an upstream with: set Ignore"))
 	}
 	if rule.Valid() {
-		errs = append(errs, supports(lim, rule))
+		errs = append(errs, inside.CheckRule(lim, rule))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	tr := &Transport{lim: lim, rule: rule, key: key, o: o.withDefaults(), books: books}
-	if set != nil {
-		tr.follower = &follower{lim, set, rule, tr.o.MaxFollow, tr.o.Clock, maxSet}
+	tr := &Transport{lim: lim, rule: rule, key: key, o: o.withDefaults()}
+	if !o.Ignore {
+		tr.follower = &follower{lim, rule, tr.o.MaxFollow, tr.o.Clock, maxSet}
 	}
 	return tr, nil
 }

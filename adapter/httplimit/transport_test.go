@@ -327,38 +327,28 @@ func TestNewTransportErrors(t *testing.T) {
 	window := limit.Must(limit.SlidingWindow("w", 10, time.Second))
 	inContext := limit.WithContext(lim)
 	for name, c := range map[string]struct {
-		lim  Waiter
+		lim  limit.ContextLimiter
 		rule *limit.Rule
 		key  KeyFunc
 		o    TransportOptions
 	}{
-		"no limiter":        {nil, tenPerSecond, toHost, TransportOptions{}},
-		"a nil limiter":     {limit.WithContext((*local.Limiter)(nil)), tenPerSecond, toHost, TransportOptions{}},
-		"no rule":           {inContext, nil, toHost, TransportOptions{}},
-		"no key":            {inContext, tenPerSecond, nil, TransportOptions{}},
-		"a window":          {inContext, window, toHost, TransportOptions{}},
-		"a limiter without": {limit.WithContext(noSet{lim}), tenPerSecond, toHost, TransportOptions{}},
-		"another without":   {onlyWaits{inContext}, tenPerSecond, toHost, TransportOptions{}},
-		"negative":          {inContext, tenPerSecond, toHost, TransportOptions{MaxWait: -1}},
-		"negative, too":     {inContext, tenPerSecond, toHost, TransportOptions{MaxFollow: -1}},
-		"for days":          {inContext, tenPerSecond, toHost, TransportOptions{MaxFollow: 25 * time.Hour}},
+		"no limiter":    {nil, tenPerSecond, toHost, TransportOptions{}},
+		"a nil limiter": {limit.WithContext((*local.Limiter)(nil)), tenPerSecond, toHost, TransportOptions{}},
+		"no rule":       {inContext, nil, toHost, TransportOptions{}},
+		"no key":        {inContext, tenPerSecond, nil, TransportOptions{}},
+		"a window":      {inContext, window, toHost, TransportOptions{}},
+		"negative":      {inContext, tenPerSecond, toHost, TransportOptions{MaxWait: -1}},
+		"negative, too": {inContext, tenPerSecond, toHost, TransportOptions{MaxFollow: -1}},
+		"for days":      {inContext, tenPerSecond, toHost, TransportOptions{MaxFollow: 25 * time.Hour}},
 	} {
 		if tr, err := NewTransport(c.lim, c.rule, c.key, c.o); err == nil || tr != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for _, l := range []Waiter{inContext, limit.WithContext(noSet{lim}), onlyWaits{inContext}} {
-		if _, err := NewTransport(l, window, toHost, TransportOptions{Ignore: true}); err != nil {
-			t.Error(err)
-		}
+	if _, err := NewTransport(inContext, window, toHost, TransportOptions{Ignore: true}); err != nil {
+		t.Error(err)
 	}
 }
-
-// noSet is a limiter that cannot be told. So is onlyWaits, with contexts.
-type (
-	noSet     struct{ memory }
-	onlyWaits struct{ Waiter }
-)
 
 // A hold lasts at least as long as it is asked to, and less than one more unit's time, for
 // any rule; however large the numbers are.

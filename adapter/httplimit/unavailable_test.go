@@ -20,14 +20,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/remote"
 )
 
-// A limiter of package remote is taken as it is, and every other in the form with a context.
-var (
-	_ Limiter = (*remote.Limiter)(nil)
-	_ Waiter  = (*remote.Limiter)(nil)
-	_ Limiter = (*limit.InContext)(nil)
-	_ Waiter  = (*limit.InContext)(nil)
-)
-
 // newRemote returns a limiter that asks an embedded Redis.
 func newRemote(t *testing.T) (*remote.Limiter, *miniredis.Miniredis) {
 	t.Helper()
@@ -53,7 +45,7 @@ func failOpen(w http.ResponseWriter, r *http.Request, next http.Handler, err err
 
 // faulty is a limiter whose calls fail as they are told, and which remembers the last context.
 type faulty struct {
-	Limiter
+	limit.ContextLimiter
 	take, all, peek, refund error
 	ctx                     context.Context
 }
@@ -62,34 +54,34 @@ func (f *faulty) Take(ctx context.Context, key string, rule *limit.Rule, n int64
 	if f.ctx = ctx; f.take != nil {
 		return limit.Result{}, f.take
 	}
-	return f.Limiter.Take(ctx, key, rule, n)
+	return f.ContextLimiter.Take(ctx, key, rule, n)
 }
 
 func (f *faulty) TakeAll(ctx context.Context, checks ...limit.Check) (limit.AllResult, error) {
 	if f.ctx = ctx; f.all != nil {
 		return limit.AllResult{By: -1}, f.all
 	}
-	return f.Limiter.TakeAll(ctx, checks...)
+	return f.ContextLimiter.TakeAll(ctx, checks...)
 }
 
 func (f *faulty) Peek(ctx context.Context, key string, rule *limit.Rule) (limit.Result, error) {
 	if f.ctx = ctx; f.peek != nil {
 		return limit.Result{}, f.peek
 	}
-	return f.Limiter.Peek(ctx, key, rule)
+	return f.ContextLimiter.Peek(ctx, key, rule)
 }
 
 func (f *faulty) Refund(ctx context.Context, key string, rule *limit.Rule, n int64) (int64, error) {
 	if f.ctx = ctx; f.refund != nil {
 		return 0, f.refund
 	}
-	return f.Limiter.Refund(ctx, key, rule, n)
+	return f.ContextLimiter.Refund(ctx, key, rule, n)
 }
 
 func newFaulty(t *testing.T) *faulty {
 	t.Helper()
 	lim, _ := newLimiter(t)
-	return &faulty{Limiter: limit.WithContext(lim)}
+	return &faulty{ContextLimiter: limit.WithContext(lim)}
 }
 
 var errAway = errors.New("redis is away")

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/hybridlimit/hybridlimit/hybridtest"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -34,7 +35,7 @@ func TestUndecidedIsLoggedAndCounted(t *testing.T) {
 		if got := text.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, level) || !strings.Contains(got, what) {
 			t.Errorf("%s: the log is %q", name, got)
 		}
-		if n := lim.Stats().Invalid; n != 3 {
+		if n := inside.Of(lim).Figures().Invalid; n != 3 {
 			t.Errorf("%s: %d invalid checks, want 3", name, n)
 		}
 	}

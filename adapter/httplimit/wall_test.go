@@ -28,9 +28,20 @@ func TestFieldsByTheWallClock(t *testing.T) {
 	get(t, s, "/", "Key: k").want(t, 200, fmt.Sprint("X-RateLimit-Reset: ", noon.Add(3*time.Hour).Unix()+60))
 
 	used := int64(0)
-	tr := &follower{limit.WithContext(lim), func(_ context.Context, _ string, _ *limit.Rule, n int64) error { used = n; return nil }, tenPerSecond, time.Minute, c, time.Second}
+	tr := &follower{setTo{limit.WithContext(lim), &used}, tenPerSecond, time.Minute, c, time.Second}
 	until := noon.Add(3*time.Hour + 7*time.Second).UTC().Format("Mon, 02 Jan 2006 15:04:05 GMT")
 	if err := tr.follow(t.Context(), "k", says(429, "Retry-After: "+until), 0); err != nil || used != tenPerSecond.Limit()-1+70 {
 		t.Errorf("%d units for 7 s at ten a second, %v", used, err)
 	}
+}
+
+// setTo is a limiter that writes down what it is set to.
+type setTo struct {
+	limit.ContextLimiter
+	used *int64
+}
+
+func (s setTo) Set(_ context.Context, _ string, _ *limit.Rule, used int64) error {
+	*s.used = used
+	return nil
 }

@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/hybridlimit/hybridlimit/adapter/internal/figures"
-	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 )
 
 // latency records how long exchanges took, see [Register].
@@ -17,12 +17,12 @@ type latency struct {
 	own       metric.MeasurementOption
 
 	mu   sync.Mutex
-	last hybrid.Latency // recorded so far
+	last inside.Latency // recorded so far
 }
 
 func newLatency(meter metric.Meter, own attribute.KeyValue) (*latency, error) {
 	var bounds []float64
-	for _, b := range (hybrid.Latency{}).Bounds() {
+	for _, b := range (inside.Latency{}).Bounds() {
 		bounds = append(bounds, b.Seconds())
 	}
 	h, err := meter.Float64Histogram(figures.Exchange, metric.WithDescription(figures.ExchangeHelp), metric.WithUnit("s"), metric.WithExplicitBucketBoundaries(bounds...))
@@ -31,7 +31,7 @@ func newLatency(meter metric.Meter, own attribute.KeyValue) (*latency, error) {
 
 // record records the exchanges that have ended since the call before. Several readers may
 // collect at the same time: then an older figure than the last one records nothing.
-func (l *latency) record(ctx context.Context, is hybrid.Latency) {
+func (l *latency) record(ctx context.Context, is inside.Latency) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	bounds, below := is.Bounds(), 0.0

@@ -20,6 +20,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/adapter/otellimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/hybridtest"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -142,7 +143,7 @@ func TestPoints(t *testing.T) {
 		h.Limiter.Allow("a key", api)
 	}
 	h.Limiter.Allow("a key", nil)
-	h.Limiter.CountExempt("api")
+	inside.Of(h.Limiter).CountExempt("api")
 	h.Sync()
 	login := limit.Must(limit.SlidingWindow("login", 1, time.Hour)).Exact()
 	if res, err := h.Limiter.TakeExact(t.Context(), "new", login, 1); err != nil || !res.Allowed {
@@ -188,10 +189,10 @@ func TestExchangeHistogram(t *testing.T) {
 	register(t, meter, "main", h.Limiter)
 	check := func(r sdk.Reader) {
 		t.Helper()
-		was := h.Limiter.Stats().Exchanges
+		was := inside.Of(h.Limiter).Figures().Exchanges
 		p := collect(t, r, "main")["hybridlimit_exchange_duration_seconds"]
-		is := h.Limiter.Stats().Exchanges
-		for ; is != was; is = h.Limiter.Stats().Exchanges { // a heartbeat has ended meanwhile
+		is := inside.Of(h.Limiter).Figures().Exchanges
+		for ; is != was; is = inside.Of(h.Limiter).Figures().Exchanges { // a heartbeat has ended meanwhile
 			was, p = is, collect(t, r, "main")["hybridlimit_exchange_duration_seconds"]
 		}
 		for i, n := range is.Buckets {

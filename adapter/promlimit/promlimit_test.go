@@ -20,6 +20,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/adapter/promlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/hybridtest"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -127,7 +128,7 @@ func TestScrape(t *testing.T) {
 	}
 	lim.AllowN("k", api, -1)
 	lim.Allow("k", nil)
-	lim.CountExempt("api")
+	inside.Of(lim).CountExempt("api")
 	login := limit.Must(limit.SlidingWindow("login", 1, time.Hour)).Exact()
 	for _, want := range []bool{true, false} {
 		if res, err := lim.TakeExact(t.Context(), "new", login, 1); err != nil || res.Allowed != want {
@@ -136,7 +137,7 @@ func TestScrape(t *testing.T) {
 	}
 	h.Sync()
 	p := mustScrape(t, url)
-	s := lim.Stats()
+	s := inside.Of(lim).Figures()
 	want(p, float64(s.Allowed.Synced+s.Allowed.Unsynced+s.Allowed.Remote), "hybridlimit_admitted_units_total")
 	if got := p.value(t, "hybridlimit_decisions_total", "rule", "api", "outcome", "allowed", "source", "synced") +
 		p.value(t, "hybridlimit_decisions_total", "rule", "api", "outcome", "allowed", "source", "unsynced"); got != 10 {
@@ -163,8 +164,8 @@ func TestScrape(t *testing.T) {
 	for _, m := range p["hybridlimit_exchange_failures_total"].GetMetric() {
 		failed += m.GetCounter().GetValue()
 	}
-	if failed == 0 || failed > float64(lim.Stats().Failures) {
-		t.Errorf("%v failures, the limiter says %d", failed, lim.Stats().Failures)
+	if failed == 0 || failed > float64(inside.Of(lim).Figures().Failures) {
+		t.Errorf("%v failures, the limiter says %d", failed, inside.Of(lim).Figures().Failures)
 	}
 	h.Heal()
 }

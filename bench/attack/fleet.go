@@ -14,6 +14,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -93,7 +94,7 @@ func (f *fleet) cut(away bool) { f.away.Store(away) }
 
 func (f *fleet) figures() (sum figures) {
 	for _, n := range f.nodes {
-		s := n.Stats()
+		s := inside.Of(n).Figures()
 		sum.Evictions += int64(s.Evictions)
 		sum.Overflow += int64(s.Overflow)
 	}

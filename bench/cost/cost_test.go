@@ -9,7 +9,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/bench/internal/capacity"
 	"github.com/hybridlimit/hybridlimit/bench/internal/fleet"
-	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // A line says by check what has added up, and by second what an idle limiter goes on using.
 func TestLine(t *testing.T) {
 	ours, nobody := limiters[1], limiters[0]
-	stats := hybrid.Stats{Batches: 10, KeysSynced: 500, Heartbeats: 2, Failures: 1}
+	stats := inside.Figures{Batches: 10, KeysSynced: 500, Heartbeats: 2, Failures: 1}
 	took := make([]time.Duration, 1000)
 	took[0], took[1] = 7*time.Microsecond, 5*time.Microsecond
 	s := sample{checks: 1000, refused: 250, wall: 2 * time.Second, client: 3 * time.Millisecond, redis: fleet.Usage{Processor: time.Millisecond, Commands: 600, Bytes: 64_000}, stats: stats, took: took}

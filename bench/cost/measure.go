@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/bench/internal/fleet"
-	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
@@ -25,7 +25,7 @@ type sample struct {
 	wall            time.Duration
 	client          time.Duration // processor time
 	redis           fleet.Usage
-	stats           hybrid.Stats
+	stats           inside.Figures
 	took            []time.Duration // each check
 }
 
@@ -91,7 +91,7 @@ func (o *options) sample(server *redistest.Server, r row, l limiter) (s sample, 
 type account struct {
 	client time.Duration
 	redis  fleet.Usage
-	stats  hybrid.Stats
+	stats  inside.Figures
 }
 
 func takeAccount(server *redistest.Server, s *fleet.Fleet) (a account, err error) {

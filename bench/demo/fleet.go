@@ -98,7 +98,7 @@ func (f *fleet) acked() []int64 {
 	units := make([]int64, len(f.nodes))
 	for i, n := range f.nodes {
 		s := n.lim.Stats()
-		units[i] = s.AckedUnits + s.ForgivenUnits
+		units[i] = s.BookedUnits + s.ForgivenUnits
 	}
 	return units
 }
@@ -110,7 +110,7 @@ type books struct {
 	before  int64   // confirmed before that
 	expired int64
 	pending int64
-	losses  uint64
+	losses  int64
 	quota   int64 // admitted of the quota's key
 	counted int64 // what Redis' counter of it says
 	err     error // why the nodes could not settle
@@ -136,9 +136,9 @@ func (f *fleet) settle(ctx context.Context, atLoss []int64) (*books, error) {
 		b.expired += s.ExpiredUnits
 		b.pending += s.PendingUnits
 		b.losses += s.Losses
-		if s.AdmittedUnits != s.AckedUnits+s.ForgivenUnits+s.ExpiredUnits || s.OverflowUnits != 0 {
+		if s.AdmittedUnits != s.BookedUnits+s.ForgivenUnits+s.ExpiredUnits || s.OverflowUnits != 0 {
 			b.leak += fmt.Sprintf("node %d: admitted %d, acked %d, forgiven %d, expired %d, not shared %d. ",
-				i, s.AdmittedUnits, s.AckedUnits, s.ForgivenUnits, s.ExpiredUnits, s.OverflowUnits)
+				i, s.AdmittedUnits, s.BookedUnits, s.ForgivenUnits, s.ExpiredUnits, s.OverflowUnits)
 		}
 	}
 	var err error

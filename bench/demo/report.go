@@ -30,7 +30,7 @@ type report struct {
 	DoubleCounted int64 `json:"double_counted_units"`
 
 	DataLost       bool     `json:"data_lost"`
-	LossesDetected uint64   `json:"losses_detected"` // per node and shard
+	LossesDetected int64    `json:"losses_detected"` // per node and shard
 	AfterLoss      int64    `json:"exhausted_key_admitted_after_loss"`
 	NoticedMS      float64  `json:"outage_noticed_ms"` // by the last node
 	Broken         []string `json:"broken_promises"`

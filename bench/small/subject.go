@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/bench/internal/fleet"
-	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/rig"
 )
@@ -17,9 +17,9 @@ type subject struct {
 	watch  *watcher          // nil: no key is watched
 
 	log   fleet.Admitted
-	redis fleet.Usage   // in the time of the load
-	stats hybrid.Stats  // likewise
-	wall  time.Duration // how long that was
+	redis fleet.Usage    // in the time of the load
+	stats inside.Figures // likewise
+	wall  time.Duration  // how long that was
 	began time.Duration
 }
 

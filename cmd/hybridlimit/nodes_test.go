@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -29,9 +30,9 @@ func TestNodesThatSayWhoTheyAre(t *testing.T) {
 		}
 	}
 	await(t, "the node to say that it is synchronised", func() bool {
-		nodes, err := lim.Nodes(t.Context())
+		nodes, err := inside.Of(lim).Nodes(t.Context())
 		for _, n := range nodes {
-			if n.ID == lim.ID() && n.Mode == hybrid.Synced {
+			if n.ID == inside.Of(lim).ID() && n.Mode == hybrid.Synced.String() {
 				return true
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -196,8 +197,8 @@ func (l *Limiter) change(edit func(*setting)) {
 }
 
 // Skewed returns how often a caller gave a time that was more than [MaxSkew] off the limiter's clock: calls
-// of AllowN and ReserveN, which were denied, and of [Reservation.CancelAt]. A limiter with a method
-// CountInvalid, as that of package hybrid, is told of each, so that it shows in its figures.
+// of AllowN and ReserveN, which were denied, and of [Reservation.CancelAt]. A limiter of package
+// hybrid is told of each, so that it shows in its figures as an invalid check.
 func (l *Limiter) Skewed() uint64 {
 	if l == nil {
 		return 0
@@ -211,7 +212,7 @@ func (l *Limiter) timely(t time.Time, s *setting) bool {
 		return true
 	}
 	l.skewed.Add(1)
-	if lim, ok := l.base.(interface{ CountInvalid(*limit.Rule) }); ok {
+	if lim := inside.Of(l.base); lim != nil {
 		lim.CountInvalid(s.rule)
 	}
 	return false

@@ -71,9 +71,9 @@ func run(ctx context.Context, out io.Writer) error {
 }
 
 // asked returns how often Redis has decided.
-func asked(nodes []*hybrid.Limiter) (n uint64) {
+func asked(nodes []*hybrid.Limiter) (n int64) {
 	for _, lim := range nodes {
-		n += lim.QuickStats().ExactAsked
+		n += lim.Stats().ExactAsked
 	}
 	return n
 }

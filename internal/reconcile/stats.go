@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
 
@@ -76,24 +77,17 @@ func (c *Stats) OvershootOf(rule string) int64 {
 // Latencies is a histogram of how long exchanges have taken, in ns. Only the machine adds to it.
 type Latencies struct {
 	Last, Most, Sum atomic.Int64
-	Buckets         [len(LatencyBounds) + 1]atomic.Uint64
+	Buckets         [len(inside.LatencyBounds) + 1]atomic.Uint64
 }
 
 // add counts an exchange that has taken d ns.
 func (l *Latencies) add(d int64) {
 	i := 0
-	for i < len(LatencyBounds) && time.Duration(d) > LatencyBounds[i] {
+	for i < len(inside.LatencyBounds) && time.Duration(d) > inside.LatencyBounds[i] {
 		i++
 	}
 	l.Last.Store(d)
 	l.Most.Store(max(l.Most.Load(), d))
 	l.Sum.Add(d)
 	l.Buckets[i].Add(1)
-}
-
-// LatencyBounds are the upper bounds of all buckets but the last, which has none.
-var LatencyBounds = [12]time.Duration{
-	250 * time.Microsecond, 500 * time.Microsecond, time.Millisecond, 2500 * time.Microsecond,
-	5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond,
-	100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond, time.Second,
 }

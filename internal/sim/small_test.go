@@ -238,7 +238,7 @@ const smallClock = 700_000
 
 func newSmallTruths(r *limit.Rule, clock int64) (list smallTruths) {
 	for _, shift := range []int64{0, -clock, clock} {
-		list = append(list, &smallTruth{rule: r, shift: shift, window: limittest.NewBuckets(r)})
+		list = append(list, &smallTruth{rule: r, shift: shift, window: limittest.NewReference(r)})
 	}
 	return list
 }
@@ -265,7 +265,7 @@ type smallTruth struct {
 	rule   *limit.Rule
 	shift  int64   // of its clock, ns
 	tat    float64 // of a leaky bucket, ns of true time
-	window *limittest.Buckets
+	window *limittest.Reference
 }
 
 func (t *smallTruth) admit(now int64) {
@@ -282,7 +282,7 @@ func (t *smallTruth) room(now int64) bool {
 		level := max(t.tat-float64(now-simStart), 0)
 		return level+unit(t.rule) <= float64(t.rule.Limit())*unit(t.rule)+1 // a rounded ns
 	}
-	return t.window.Used(now) < t.rule.Limit()
+	return t.window.Fits(now, 1)
 }
 
 const smallHead = "                                                                             admitted   fullest     worst   fullest   refused   reports   scripts\n" +

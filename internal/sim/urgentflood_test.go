@@ -15,6 +15,7 @@ import (
 // matter how many units the others have, nor whether these come in one check.
 //
 // Fault 94: in the order of their arrival four times the limit is admitted.
+// Fault 84: new keys beside a hot one, thousands a second.
 // Fault 110: all that overtake did so in the order of their arrival, with the same result.
 func TestUrgentFlood(t *testing.T) {
 	for _, hot := range []hotKey{

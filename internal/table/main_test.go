@@ -21,7 +21,6 @@ var (
 	start      = limittest.Start
 	names      = limittest.Names
 	slow       = limittest.Slow
-	funnelRule = limittest.FunnelRule
 	windowRule = limittest.WindowRule
 )
 

@@ -72,7 +72,7 @@ func run(out io.Writer) error {
 }
 
 // newServer returns a server whose unary calls and streams share a limit.
-func newServer(lim grpclimit.Limiter) (*grpc.Server, error) {
+func newServer(lim limit.ContextLimiter) (*grpc.Server, error) {
 	unary, err := grpclimit.UnaryServerInterceptor(lim, perPeer, grpclimit.ByPeer())
 	if err != nil {
 		return nil, err

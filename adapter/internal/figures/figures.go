@@ -8,7 +8,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/hybrid"
 )
 
-// Exchange is the histogram of how long exchanges took, [hybrid.Stats].Exchanges.
+// Exchange is the histogram of how long exchanges took, [inside.Figures].Exchanges.
 const (
 	Exchange     = "hybridlimit_exchange_duration_seconds"
 	ExchangeHelp = "How long exchanges with Redis took that were answered in full: batches of reports and heartbeats."
@@ -27,7 +27,7 @@ func Metrics() []Metric {
 		{"hybridlimit_exact_failed_total", "Checks by exact rules that Redis has not decided: the caller got an error.", true, nil, count(func(s *Snapshot) uint64 { return s.ExactFailed })},
 
 		{"hybridlimit_admitted_units_total", "Units admitted. Each is booked, expired, forgiven, overflowed, withdrawn, or pending.", true, nil, units(func(s *Snapshot) int64 { return s.AdmittedUnits })},
-		{"hybridlimit_booked_units_total", "Admitted units that Redis has booked.", true, nil, units(func(s *Snapshot) int64 { return s.AckedUnits })},
+		{"hybridlimit_booked_units_total", "Admitted units that Redis has booked.", true, nil, units(func(s *Snapshot) int64 { return s.BookedUnits })},
 		{"hybridlimit_expired_units_total", "Admitted units that counted no more when Redis could be reached.", true, nil, units(func(s *Snapshot) int64 { return s.ExpiredUnits })},
 		{"hybridlimit_forgiven_units_total", "Admitted units of an outage or of charges above MaxDebt, which Redis has not booked.", true, nil, units(func(s *Snapshot) int64 { return s.ForgivenUnits })},
 		{"hybridlimit_overflow_units_total", "Admitted units whose key had to leave memory before they were reported.", true, nil, units(func(s *Snapshot) int64 { return s.OverflowUnits })},
@@ -41,7 +41,7 @@ func Metrics() []Metric {
 		{"hybridlimit_oldest_pending_seconds", "How long ago the oldest pending unit was admitted; 0: there is none.", false, nil, seconds(func(s *Snapshot) time.Duration { return s.OldestPending })},
 		{"hybridlimit_overshoot_units", "The most units by which Redis has reported a key above its limit, since the start.", false, nil, units(func(s *Snapshot) int64 { return s.Overshoot })},
 
-		{"hybridlimit_keys", "Keys in memory.", false, nil, units(func(s *Snapshot) int64 { return s.LiveCounters })},
+		{"hybridlimit_keys", "Keys in memory.", false, nil, units(func(s *Snapshot) int64 { return s.Keys })},
 		{"hybridlimit_queued_keys", "Keys that wait until they are reported, or asked for.", false, nil, units(func(s *Snapshot) int64 { return s.QueuedKeys })},
 		{"hybridlimit_quarantined_keys", "Keys that Redis cannot use now, because another program has written to them.", false, nil, units(func(s *Snapshot) int64 { return s.QuarantinedKeys })},
 		{"hybridlimit_evictions_total", "Keys evicted from memory.", true, nil, count(func(s *Snapshot) uint64 { return s.Evictions })},

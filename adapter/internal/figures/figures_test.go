@@ -9,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -40,7 +41,7 @@ func set(t *testing.T, field reflect.Value) {
 		*is = time.Unix(1, 0)
 	case *hybrid.Mode:
 		*is = hybrid.Degraded
-	case *hybrid.Latency:
+	case *inside.Latency:
 		is.Last = time.Second
 	case *map[string]uint64:
 		*is = map[string]uint64{"oom": 1}
@@ -57,14 +58,14 @@ func TestEveryFigureIsExported(t *testing.T) {
 	}
 	changes := func(name string, of func(*Snapshot) reflect.Value) {
 		var s Snapshot
-		s.Rules = []hybrid.RuleStats{{Name: "api"}}
+		s.Rules = []inside.RuleFigures{{Name: "api"}}
 		before := read(&s)
 		set(t, of(&s).FieldByName(name))
 		if reflect.DeepEqual(before, read(&s)) {
 			t.Errorf("no metric has %s", name)
 		}
 	}
-	stats := func(s *Snapshot) reflect.Value { return reflect.ValueOf(&s.Stats).Elem() }
+	stats := func(s *Snapshot) reflect.Value { return reflect.ValueOf(&s.Figures).Elem() }
 	state := func(s *Snapshot) reflect.Value { return reflect.ValueOf(&s.State).Elem() }
 	rule := func(s *Snapshot) reflect.Value { return reflect.ValueOf(&s.Rules[0]).Elem() }
 	for _, name := range []string{"WouldRefuse", "Invalid", "Exempt"} {
@@ -72,7 +73,7 @@ func TestEveryFigureIsExported(t *testing.T) {
 	}
 	denied := func(s *Snapshot) reflect.Value { return reflect.ValueOf(&s.Rules[0].Denied).Elem() }
 	for _, of := range []func(*Snapshot) reflect.Value{stats, state, denied} {
-		is := of(&Snapshot{Stats: hybrid.Stats{Rules: make([]hybrid.RuleStats, 1)}}).Type()
+		is := of(&Snapshot{Figures: inside.Figures{Rules: make([]inside.RuleFigures, 1)}}).Type()
 		for field := range is.Fields() {
 			if _, skip := elsewhere[field.Name]; !skip && field.Name != "Rules" {
 				changes(field.Name, of)
@@ -83,8 +84,8 @@ func TestEveryFigureIsExported(t *testing.T) {
 
 // Rules that share a label are added up, all sources of them.
 func TestRulesOfOneLabel(t *testing.T) {
-	one := hybrid.Outcomes{Unsynced: 1, Synced: 2, Degraded: 3, Local: 4, Notice: 5, Remote: 6}
-	s := Snapshot{Stats: hybrid.Stats{Rules: []hybrid.RuleStats{{Name: "", Denied: one, Exempt: 1}, {Name: Other, Denied: one, Exempt: 2}}}}
+	one := inside.Outcomes{Unsynced: 1, Synced: 2, Degraded: 3, Local: 4, Notice: 5, Remote: 6}
+	s := Snapshot{Figures: inside.Figures{Rules: []inside.RuleFigures{{Name: "", Denied: one, Exempt: 1}, {Name: Other, Denied: one, Exempt: 2}}}}
 	for source, want := range map[string]float64{"unsynced": 2, "synced": 4, "degraded": 6, "local": 8, "notice": 10, "remote": 12} {
 		if got := read(&s)["hybridlimit_decisions_total"+fmt.Sprint([]string{Other, "denied", source})]; got != want {
 			t.Errorf("%s: %v refusals, want %v", source, got, want)

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 )
 
 // Other is the label of all rules after the first 1,000 names, and of checks without a rule
@@ -36,8 +36,8 @@ func label(name string) string {
 
 // rules calls f for each label with all that is counted under it: two names may have one
 // label, such as a rule that is really called "other".
-func rules(s *Snapshot, f func(label string, r hybrid.RuleStats)) {
-	at, all := map[string]int{}, make([]hybrid.RuleStats, 0, len(s.Rules))
+func rules(s *Snapshot, f func(label string, r inside.RuleFigures)) {
+	at, all := map[string]int{}, make([]inside.RuleFigures, 0, len(s.Rules))
 	for _, r := range s.Rules {
 		r.Name = label(r.Name)
 		i, known := at[r.Name]
@@ -56,14 +56,14 @@ func rules(s *Snapshot, f func(label string, r hybrid.RuleStats)) {
 	}
 }
 
-func sum(a, b hybrid.Outcomes) hybrid.Outcomes {
-	return hybrid.Outcomes{Unsynced: a.Unsynced + b.Unsynced, Synced: a.Synced + b.Synced, Degraded: a.Degraded + b.Degraded, Local: a.Local + b.Local, Notice: a.Notice + b.Notice, Remote: a.Remote + b.Remote}
+func sum(a, b inside.Outcomes) inside.Outcomes {
+	return inside.Outcomes{Unsynced: a.Unsynced + b.Unsynced, Synced: a.Synced + b.Synced, Degraded: a.Degraded + b.Degraded, Local: a.Local + b.Local, Notice: a.Notice + b.Notice, Remote: a.Remote + b.Remote}
 }
 
 func decisions(s *Snapshot, add Add) {
 	// Always in the same order: an SDK that keeps so many points keeps the first ones.
-	rules(s, func(rule string, r hybrid.RuleStats) {
-		for i, o := range []hybrid.Outcomes{r.Allowed, r.Denied} {
+	rules(s, func(rule string, r inside.RuleFigures) {
+		for i, o := range []inside.Outcomes{r.Allowed, r.Denied} {
 			outcome := []string{"allowed", "denied"}[i]
 			add(float64(o.Synced), rule, outcome, "synced")
 			add(float64(o.Unsynced), rule, outcome, "unsynced")
@@ -76,13 +76,13 @@ func decisions(s *Snapshot, add Add) {
 }
 
 func dryRuns(s *Snapshot, add Add) {
-	rules(s, func(rule string, r hybrid.RuleStats) { add(float64(r.WouldRefuse), rule) })
+	rules(s, func(rule string, r inside.RuleFigures) { add(float64(r.WouldRefuse), rule) })
 }
 
 func invalid(s *Snapshot, add Add) {
-	rules(s, func(rule string, r hybrid.RuleStats) { add(float64(r.Invalid), rule) })
+	rules(s, func(rule string, r inside.RuleFigures) { add(float64(r.Invalid), rule) })
 }
 
 func exempt(s *Snapshot, add Add) {
-	rules(s, func(rule string, r hybrid.RuleStats) { add(float64(r.Exempt), rule) })
+	rules(s, func(rule string, r inside.RuleFigures) { add(float64(r.Exempt), rule) })
 }

@@ -1,15 +1,19 @@
 package figures
 
-import "github.com/hybridlimit/hybridlimit/hybrid"
+import (
+	"github.com/hybridlimit/hybridlimit/hybrid"
+
+	"github.com/hybridlimit/hybridlimit/internal/inside"
+)
 
 // Snapshot is what a limiter says about itself at one moment.
 type Snapshot struct {
-	hybrid.Stats
+	inside.Figures
 	State hybrid.State
 }
 
 // Of returns the present figures of a limiter.
-func Of(lim *hybrid.Limiter) *Snapshot { return &Snapshot{lim.Stats(), lim.State()} }
+func Of(lim *hybrid.Limiter) *Snapshot { return &Snapshot{inside.Of(lim).Figures(), lim.State()} }
 
 // Metric is one name with all of its series.
 type Metric struct {

@@ -10,27 +10,9 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Limiter is what the difference between an estimate and a cost is booked with. Both methods must
-// bound their time by themselves.
-type Limiter interface {
-	// Refund hands units back.
-	Refund(ctx context.Context, key string, rule *limit.Rule, n int64) (back int64, err error)
-	// Charge counts units, whether they fit or not.
-	Charge(ctx context.Context, key string, rule *limit.Rule, n int64) (charged int64, err error)
-}
-
-// Of returns what books for a limiter, nil if it cannot charge or hand back.
-func Of(lim any) Limiter {
-	l, ok := lim.(Limiter)
-	if c, wraps := lim.(interface{ CanCharge() bool }); !ok || wraps && !c.CanCharge() {
-		return nil
-	}
-	return l
-}
-
 // Book makes the units that q has taken as many as the call has cost, also if the call's context has
-// ended. With an error that wraps [limit.ErrInvalidN], of a negative cost, nothing is booked.
-func Book(ctx context.Context, lim Limiter, q *limit.Check, cost int64) (err error) {
+// ended: the limiter must bound its time by itself. With an error that wraps [limit.ErrInvalidN], of a negative cost, nothing is booked.
+func Book(ctx context.Context, lim limit.ContextLimiter, q *limit.Check, cost int64) (err error) {
 	ctx = context.WithoutCancel(ctx)
 	switch {
 	case cost < 0:

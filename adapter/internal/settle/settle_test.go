@@ -17,7 +17,10 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // books says what was booked.
-type books struct{ did string }
+type books struct {
+	limit.ContextLimiter
+	did string
+}
 
 func (b *books) Refund(ctx context.Context, key string, _ *limit.Rule, n int64) (int64, error) {
 	b.did = fmt.Sprint("refund ", key, " ", n)
@@ -27,28 +30,6 @@ func (b *books) Refund(ctx context.Context, key string, _ *limit.Rule, n int64) 
 func (b *books) Charge(ctx context.Context, key string, _ *limit.Rule, n int64) (int64, error) {
 	b.did = fmt.Sprint("charge ", key, " ", n)
 	return 0, ctx.Err()
-}
-
-// wraps is a limiter that says of the one within whether it can charge.
-type wraps struct {
-	books
-	can bool
-}
-
-func (w *wraps) CanCharge() bool { return w.can }
-
-func TestOf(t *testing.T) {
-	for _, c := range []struct {
-		lim any
-		can bool
-	}{
-		{nil, false}, {struct{}{}, false}, {new(books), true}, {&wraps{can: true}, true}, {&wraps{}, false},
-		{(*limit.InContext)(nil), false}, {new(limit.InContext), false},
-	} {
-		if got := Of(c.lim); (got != nil) != c.can {
-			t.Errorf("%T: %v", c.lim, got)
-		}
-	}
 }
 
 // The difference is booked, also when the context has ended. No numbers overflow.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -70,16 +71,16 @@ func (l *Log) Note(ctx context.Context, service bool, err error) {
 // Count counts a check that could not be asked as invalid, under the name of its rule, if the
 // limiter has figures. The rule may be nil.
 func Count(lim any, rule *limit.Rule) {
-	if c, ok := lim.(interface{ CountInvalid(rule *limit.Rule) }); ok {
-		c.CountInvalid(rule)
+	if v := inside.Of(lim); v != nil {
+		v.CountInvalid(rule)
 	}
 }
 
 // CountExempt counts a check that was not made because nothing limits who asks, under the name of the
 // rules, if the limiter has figures.
 func CountExempt(lim any, name string) {
-	if c, ok := lim.(interface{ CountExempt(name string) }); ok {
-		c.CountExempt(name)
+	if v := inside.Of(lim); v != nil {
+		v.CountExempt(name)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/internal/rig"
 	"github.com/hybridlimit/hybridlimit/limit"
 	"github.com/hybridlimit/hybridlimit/remote"
@@ -152,16 +153,16 @@ func (f *Fleet) Await() error {
 
 // Stats adds up what the hybrid limiters say of their exchanges; only Failures counts for the
 // others.
-func (f *Fleet) Stats() (sum hybrid.Stats) {
+func (f *Fleet) Stats() (sum inside.Figures) {
 	sum.Failures = f.failed.Load()
 	for _, l := range f.Limiters {
-		sum = Add(sum, l.Stats(), 1)
+		sum = Add(sum, inside.Of(l).Figures(), 1)
 	}
 	return sum
 }
 
 // Add returns what a says of exchanges, and sign times what b says.
-func Add(a, b hybrid.Stats, sign int) (sum hybrid.Stats) {
+func Add(a, b inside.Figures, sign int) (sum inside.Figures) {
 	plus := func(a, b uint64) uint64 { return a + uint64(sign)*b }
 	sum.Batches, sum.KeysSynced = plus(a.Batches, b.Batches), plus(a.KeysSynced, b.KeysSynced)
 	sum.Heartbeats, sum.Failures = plus(a.Heartbeats, b.Heartbeats), plus(a.Failures, b.Failures)

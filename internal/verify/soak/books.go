@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 )
 
 // account is what a process says it has done, and what those who asked it say.
@@ -11,7 +12,7 @@ type account struct {
 	id      string
 	place   int
 	counted int64 // units admitted, as those who asked have counted
-	stats   hybrid.Stats
+	stats   inside.Figures
 	mode    hybrid.Mode
 }
 
@@ -19,7 +20,7 @@ type account struct {
 func (a *account) settled() int64 { return a.stats.ExpiredUnits + a.stats.OverflowUnits }
 
 // acked returns the units that Redis has acknowledged: booked, or forgiven.
-func (a *account) acked() int64 { return a.stats.AckedUnits + a.stats.ForgivenUnits }
+func (a *account) acked() int64 { return a.stats.BookedUnits + a.stats.ForgivenUnits }
 
 // books compares what the nodes were told with what Redis has booked. Each
 // node's ledger in Redis counts the units of its batches, booked or forgiven. It begins anew when
@@ -60,7 +61,7 @@ type tally struct {
 
 func (t *tally) add(a *account) {
 	t.admitted += a.counted
-	t.acked += a.stats.AckedUnits
+	t.acked += a.stats.BookedUnits
 	t.forgiven += a.stats.ForgivenUnits
 	t.pending += a.stats.PendingUnits
 	t.expired += a.stats.ExpiredUnits

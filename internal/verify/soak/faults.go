@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/rig"
 )
@@ -446,7 +447,7 @@ func (r *run) deleteLedger(d dice) error {
 	defer cancel()
 	n := r.nodes[d.IntN(len(r.nodes))]
 	n.mu.Lock()
-	id := n.lim.ID()
+	id := inside.Of(n.lim).ID()
 	n.mu.Unlock()
 	keys, err := rig.Scan(ctx, r.world.direct, strings.Replace(rig.LedgerPattern(r.world.prefix), "node:*", "node:"+id, 1))
 	if err != nil || len(keys) == 0 {

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/rig"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -170,7 +171,7 @@ func (n *node) newLap(s int) lap {
 // ask has the limiter say how it is.
 func (n *node) ask() said {
 	st := n.lim.State()
-	return said{mode: st.Mode, nodes: st.Nodes, losses: n.lim.Stats().Losses}
+	return said{mode: st.Mode, nodes: st.Nodes, losses: inside.Of(n.lim).Figures().Losses}
 }
 
 // turnLap ends the current lap if its slot is over.
@@ -185,7 +186,7 @@ func (n *node) turnLap(s int) {
 // endLap writes the current lap down. How many nodes there are is taken to be the fewest
 // that the limiter may have gone by.
 func (n *node) endLap() {
-	n.lap.forgiven, n.lap.nodes = n.lim.Stats().ForgivenUnits, min(n.lap.nodes, n.lim.State().Nodes)
+	n.lap.forgiven, n.lap.nodes = inside.Of(n.lim).Figures().ForgivenUnits, min(n.lap.nodes, n.lim.State().Nodes)
 	n.laps = append(n.laps, n.lap)
 }
 
@@ -288,7 +289,7 @@ func (n *node) replace(orderly bool) (a account, ended, err error) {
 // account returns what the process has done. n.mu is held: nothing is admitted
 // meanwhile.
 func (n *node) account() account {
-	return account{id: n.lim.ID(), place: n.place, counted: n.counted, stats: n.lim.Stats(), mode: n.lim.State().Mode}
+	return account{id: inside.Of(n.lim).ID(), place: n.place, counted: n.counted, stats: inside.Of(n.lim).Figures(), mode: n.lim.State().Mode}
 }
 
 // processes returns how many there have been.

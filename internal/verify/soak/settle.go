@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/internal/oracle"
 	"github.com/hybridlimit/hybridlimit/internal/rig"
 )
@@ -56,7 +57,7 @@ func (r *run) judgeStuck(accounts []account) {
 		}
 		n.mu.Lock()
 		fresh := n.recent.since(r.slotOf(now) - max(inSlots(500*ms), int(r.age.Load())))
-		same := n.lim.ID() == accounts[i].id && now-n.born > 2*time.Second
+		same := inside.Of(n.lim).ID() == accounts[i].id && now-n.born > 2*time.Second
 		n.mu.Unlock()
 		if !same || accounts[i].stats.PendingUnits <= fresh {
 			n.stuck = 0

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/rig"
 )
@@ -126,8 +126,8 @@ func TestTrend(t *testing.T) {
 }
 
 func says(id string, counted, acked, expired int64) account {
-	return account{id: id, counted: counted, stats: hybrid.Stats{
-		AdmittedUnits: counted, AckedUnits: acked, ExpiredUnits: expired, PendingUnits: counted - acked - expired,
+	return account{id: id, counted: counted, stats: inside.Figures{
+		AdmittedUnits: counted, BookedUnits: acked, ExpiredUnits: expired, PendingUnits: counted - acked - expired,
 	}}
 }
 

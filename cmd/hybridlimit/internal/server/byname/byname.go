@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"github.com/hybridlimit/hybridlimit/adapter/rules"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -71,8 +72,8 @@ func nobody(string) {}
 
 // exempt counts that nothing limits who asks, if the limiter counts that.
 func (d Decider) exempt(name string) {
-	if c, ok := d.Limiter.(interface{ CountExempt(name string) }); ok {
-		c.CountExempt(name)
+	if v := inside.Of(d.Limiter); v != nil {
+		v.CountExempt(name)
 	}
 }
 

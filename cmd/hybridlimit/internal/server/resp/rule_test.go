@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/server/byname"
-	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -32,8 +32,8 @@ overrides:
 	}
 	c.want("HL.TAKE address 10.6.0.1", ints(1, 0, 0, -1, 0))
 	c.want("HL.TAKE address 11.0.0.1", ints(0, 60, 59, -1, 1))
-	s := lim.Stats()
-	if i := slices.IndexFunc(s.Rules, func(r hybrid.RuleStats) bool { return r.Name == "address" }); s.Exempt != 3 || i < 0 || s.Rules[i].Exempt != 3 {
+	s := inside.Of(lim).Figures()
+	if i := slices.IndexFunc(s.Rules, func(r inside.RuleFigures) bool { return r.Name == "address" }); s.Exempt != 3 || i < 0 || s.Rules[i].Exempt != 3 {
 		t.Errorf("%d exempt, %+v", s.Exempt, s.Rules)
 	}
 }
@@ -87,7 +87,7 @@ func TestManyRatesAndARuleOfTheFile(t *testing.T) {
 		c.do(fmt.Sprint("CL.THROTTLE k 1 1 ", i+1))
 	}
 	c.do("HL.TAKE api alice")
-	for _, is := range lim.Stats().Rules {
+	for _, is := range inside.Of(lim).Figures().Rules {
 		if is.Name == "api" && is.Allowed.Total() == 1 {
 			return
 		}

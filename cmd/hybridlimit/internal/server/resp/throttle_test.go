@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 )
 
 // The course of events by which redis-cell is tested: a burst of 5, one per second. Its
@@ -54,7 +56,7 @@ func TestThrottleCountsARateOnce(t *testing.T) {
 	c.want("CL.THROTTLE k 9 30 61 0", ints(0, 10, 10, -1, 0))   // another rate counts by itself
 	now.Advance(10 * time.Second)
 	c.want("CL.THROTTLE k 9 30 60 10", ints(0, 10, 0, -1, 20))
-	if n := lim.Stats().Conflicts; n != 0 {
+	if n := inside.Of(lim).Figures().Conflicts; n != 0 {
 		t.Errorf("%d conflicts of rules", n)
 	}
 }

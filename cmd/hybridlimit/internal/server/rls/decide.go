@@ -15,6 +15,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/adapter/rules"
 	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/server/byname"
 	"github.com/hybridlimit/hybridlimit/internal/decision"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -48,10 +49,10 @@ func hits(req *ratelimit.RateLimitRequest, d *common.RateLimitDescriptor) (n uin
 
 // countExempt counts the questions that nothing limits, by the keys of their descriptor.
 func (s *Service) countExempt(asked []question) {
-	c, ok := s.o.Limiter.(interface{ CountExempt(name string) })
+	v := inside.Of(s.o.Limiter)
 	for i := range asked {
-		if q := &asked[i]; ok && q.limit != nil && !q.limited() && !q.back && q.n > 0 {
-			c.CountExempt(q.limit.Group)
+		if q := &asked[i]; v != nil && q.limit != nil && !q.limited() && !q.back && q.n > 0 {
+			v.CountExempt(q.limit.Group)
 		}
 	}
 }

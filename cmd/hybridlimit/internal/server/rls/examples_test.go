@@ -3,6 +3,8 @@ package rls
 import (
 	"testing"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 )
 
 // Examples of envoyproxy/ratelimit's README: what it says of each must hold here. Those about which
@@ -20,7 +22,7 @@ descriptors:
 		w.ask(request("example6", d("service=auth-service user=user-a")))
 	}
 	w.want(request("example6", d("service=auth-service user=user-a")), "OK | OK 10/SECOND 0 1s")
-	if n := w.lim.Stats().WouldRefuse; n != 21 {
+	if n := inside.Of(w.lim).Figures().WouldRefuse; n != 21 {
 		t.Errorf("%d would have been refused, want 21", n)
 	}
 	if n := w.admits("example6", "service=auth-service user=user-b"); n != 20 {

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/hybridlimit/hybridlimit/adapter/rules"
-	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -58,14 +58,14 @@ func TestARefusedRequestCountsNowhere(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 	// Whether the others admit it or not: nothing limits this descriptor.
-	st := w.lim.Stats()
-	if i := slices.IndexFunc(st.Rules, func(r hybrid.RuleStats) bool { return r.Name == "d@free" }); i < 0 || st.Exempt == 0 || st.Rules[i].Exempt != st.Exempt {
+	st := inside.Of(w.lim).Figures()
+	if i := slices.IndexFunc(st.Rules, func(r inside.RuleFigures) bool { return r.Name == "d@free" }); i < 0 || st.Exempt == 0 || st.Rules[i].Exempt != st.Exempt {
 		t.Errorf("%d exempt, %+v", st.Exempt, st.Rules)
 	}
 	was := st.Exempt
 	w.ask(request("d", with(d("free=1"), 0)))
-	if w.ask(request("d", d("free=2"))); w.lim.Stats().Exempt != was+1 {
-		t.Errorf("%d exempt, want one more than %d", w.lim.Stats().Exempt, was)
+	if w.ask(request("d", d("free=2"))); inside.Of(w.lim).Figures().Exempt != was+1 {
+		t.Errorf("%d exempt, want one more than %d", inside.Of(w.lim).Figures().Exempt, was)
 	}
 }
 
@@ -119,7 +119,7 @@ func TestChargeRefused(t *testing.T) {
 	w.ask(request("d", with(d("a=2"), 8)))
 	w.want(request("d", with(d("a=2"), 40)), "OVER_LIMIT | OVER_LIMIT 10/MINUTE 0 60s")
 	w.want(request("d", d("a=2")), "OVER_LIMIT | OVER_LIMIT 10/MINUTE 0 60s") // one hit is not charged
-	if n := w.lim.Stats().ChargedUnits; n != 40 {
+	if n := inside.Of(w.lim).Figures().ChargedUnits; n != 40 {
 		t.Errorf("%d units charged, want the whole report", n)
 	}
 	w.want(request("d", d("a=1"), with(d("b=1"), 2)), "OK | OK 10/MINUTE 9 60s | OK 3/MINUTE 1 60s")
@@ -146,7 +146,7 @@ func TestLimitsThatRequestsBring(t *testing.T) {
 	w.want(request("d", half), "OK | OK 2/SECOND 0 30s")
 	w.now.Advance(5 * time.Second)
 	w.want(request("d", half), "OVER_LIMIT | OVER_LIMIT 2/SECOND 0 25s")
-	if n := w.lim.Stats().Conflicts; n != 0 {
+	if n := inside.Of(w.lim).Figures().Conflicts; n != 0 {
 		t.Errorf("%d conflicts of rules", n)
 	}
 }
@@ -159,7 +159,7 @@ func TestABoundedNumberOfThemIsKept(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := len(w.lim.Stats().Rules); n > 110 { // of these and of other limits
+	if n := len(inside.Of(w.lim).Figures().Rules); n > 110 { // of these and of other limits
 		t.Errorf("%d names have figures of their own", n)
 	}
 	if n := len(w.service.overrides.known); n != maxOverrides {
@@ -223,7 +223,7 @@ func TestLongValuesAreLimited(t *testing.T) {
 			t.Errorf("%d bytes: %d are admitted, want 3", len(value), n)
 		}
 	}
-	if n := w.lim.Stats().LiveCounters; n != 3 {
+	if n := inside.Of(w.lim).Figures().Keys; n != 3 {
 		t.Errorf("%d keys, want 3", n)
 	}
 }
@@ -382,7 +382,7 @@ func TestChargeRefusedInShadowMode(t *testing.T) {
 	w := serve(t, "domain: d\ndescriptors:\n  - {key: a, shadow_mode: true, rate_limit: {unit: minute, requests_per_unit: 3}}\n", Options{ChargeRefused: true})
 	w.ask(request("d", with(d("a=1"), 2)))
 	w.want(request("d", with(d("a=1"), 50)), "OK | OK 3/MINUTE 0 60s")
-	if s := w.lim.Stats(); s.ChargedUnits != 50 || s.WouldRefuse != 1 {
+	if s := inside.Of(w.lim).Figures(); s.ChargedUnits != 50 || s.WouldRefuse != 1 {
 		t.Errorf("%+v", s)
 	}
 }
