@@ -16,8 +16,6 @@ import (
 	"github.com/gofiber/fiber/v3"
 	"github.com/gofiber/fiber/v3/middleware/adaptor"
 	"github.com/labstack/echo/v5"
-
-	"github.com/hybridlimit/hybridlimit/internal/inside"
 )
 
 // can returns what a ResponseWriter can do beyond the interface.

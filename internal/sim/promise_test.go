@@ -47,7 +47,7 @@ func TestPromiseConnected(t *testing.T) {
 			if rule.Algorithm() == limit.AlgorithmSlidingWindow {
 				bound += arith.Of(rule).Share
 			}
-			most, least := int64(oracle.Fullest(list, int64(window))), 1<<62
+			most, least := int64(oracle.Fullest(list, int64(window))), len(list)
 			for at := from + int64(window); at+int64(window) <= s.now; at += int64(window) / 20 {
 				begin, _ := slices.BinarySearch(list, at+1)
 				end, _ := slices.BinarySearch(list, at+int64(window)+1)
