@@ -3,7 +3,6 @@
 //
 //   - [Manual] moves only when told to: for tests.
 //   - [Coarse] is cheaper to read, and up to a tick behind.
-//   - [Skewed] shows a wrong time on purpose.
 //
 // In a bubble of testing/synctest System follows the bubble.
 //
@@ -14,8 +13,9 @@
 // neither NTP nor an operator can move it. On most systems it stands still while the machine is
 // suspended.
 //
-// Where the time of day is meant, as for the periods of a calendar, a limiter adds what
-// [Ahead] returns, which it asks for once a second.
+// Where the time of day is meant, as for the periods of a calendar, a limiter asks once a second by how
+// much the wall clock is ahead. A Clock of your own may have a method Ahead, as System has, that says so.
+// Without it the clock shows the time of day itself.
 package clock
 
 import (
@@ -51,15 +51,6 @@ func (System) Now() time.Duration { return baseUnix + time.Since(base) }
 func (System) Ahead() time.Duration {
 	now := time.Now() // reads both clocks
 	return time.Duration(now.UnixNano()) - baseUnix - now.Sub(base)
-}
-
-// Ahead returns by how much the wall clock is ahead of c. A Clock says so by a method Ahead, as [System] and
-// [Coarse] do. One without that method shows the time of day itself: then it is 0.
-func Ahead(c Clock) time.Duration {
-	if c, ok := c.(interface{ Ahead() time.Duration }); ok {
-		return c.Ahead()
-	}
-	return 0
 }
 
 // Coarse is a clock that a ticker refreshes: a reading costs one atomic load
@@ -102,9 +93,6 @@ func (c *Coarse) run(resolution time.Duration) {
 // Now returns the reading of the last refresh.
 func (c *Coarse) Now() time.Duration { return time.Duration(c.now.Load()) }
 
-// Ahead returns by how much the wall clock is ahead, see [System].
-func (c *Coarse) Ahead() time.Duration { return System{}.Ahead() }
-
 // Stop ends the refreshing and its goroutine; the clock then stands still.
 // Further calls do nothing.
 func (c *Coarse) Stop() {
@@ -141,37 +129,3 @@ func (m *Manual) Advance(d time.Duration) time.Duration {
 
 // Set moves the clock to an instant.
 func (m *Manual) Set(t time.Time) { m.now.Store(t.UnixNano()) }
-
-// Skewed is a clock that is off: it shows Of's time plus Offset and gains
-// Drift nanoseconds per second counted from Start. Of must not be nil; the
-// fields must not change while it is used.
-type Skewed struct {
-	Of     Clock
-	Offset time.Duration
-	Start  time.Duration // reading of Of at which the drift begins
-	Drift  time.Duration // gained per second of Of
-}
-
-// Now returns the skewed reading.
-func (s Skewed) Now() time.Duration {
-	now := s.Of.Now()
-	drift := time.Duration(0)
-	if s.Drift != 0 {
-		drift = time.Duration(float64(now-s.Start) / float64(time.Second) * float64(s.Drift))
-	}
-	return max(now+s.Offset+drift, 0)
-}
-
-// Or returns c, or [System] if c is nil. System follows the time of a bubble of
-// testing/synctest.
-func Or(c Clock) Clock {
-	if c == nil {
-		return System{}
-	}
-	return c
-}
-
-// Until returns how long it is, on the clock of the operating system, until the
-// given time: how long a context lasts whose deadline that is. It is negative
-// when the time has passed.
-func Until(t time.Time) time.Duration { return time.Until(t) }

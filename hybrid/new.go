@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/clocks"
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/reconcile"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
@@ -41,7 +41,7 @@ func build(rdb redis.UniversalClient, o Options) (*Limiter, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	l := &Limiter{clock: clock.Forward(o.Clock), patience: 2 * o.SyncInterval}
+	l := &Limiter{clock: clocks.Forward(o.Clock), patience: 2 * o.SyncInterval}
 	var store *redisstore.Store
 	var err error
 	if rdb != nil {

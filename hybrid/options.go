@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/clocks"
 	"github.com/hybridlimit/hybridlimit/internal/reconcile"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/table"
@@ -143,7 +144,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.MaxBackoff, max(2*time.Second, o.MinBackoff))
 	setDefault(&o.DegradeAfter, 2)
 	setDefault(&o.NodeName, defaultNodeName())
-	o.Clock = clock.Or(o.Clock)
+	o.Clock = clocks.Or(o.Clock)
 	return o
 }
 

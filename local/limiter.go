@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/clocks"
 	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/internal/waitqueue"
@@ -31,7 +32,7 @@ type Limiter struct {
 
 // New returns a limiter that has seen no key. Close it to stop its goroutines.
 func New(o Options) (*Limiter, error) {
-	c := clock.Or(o.Clock)
+	c := clocks.Or(o.Clock)
 	t, err := table.New(table.Options{MaxKeys: o.MaxKeys, MaxRemembered: o.MaxRemembered, Clock: c})
 	if err != nil {
 		return nil, err

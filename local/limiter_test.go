@@ -76,7 +76,7 @@ func TestInvalidQuestions(t *testing.T) {
 
 // Without a number there is room for as many keys as the doc says.
 func TestDefaultMaxKeys(t *testing.T) {
-	if room := newLimiter(t, Options{}).Stats().Room; room != DefaultMaxKeys*5/4 {
+	if room := newLimiter(t, Options{}).Stats().Room; room != 65_536*5/4 {
 		t.Errorf("room for %d keys", room)
 	}
 }

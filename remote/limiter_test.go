@@ -13,12 +13,9 @@ import (
 // The constants are written out, so that godoc shows what they are.
 func TestConstantsAreThoseOfTheStore(t *testing.T) {
 	for name, c := range map[string]struct{ got, want any }{
-		"DefaultKeyPrefix":      {remote.DefaultKeyPrefix, redisstore.DefaultKeyPrefix},
-		"DefaultShards":         {remote.DefaultShards, redisstore.DefaultShards},
-		"DefaultCommandTimeout": {remote.DefaultCommandTimeout, redisstore.DefaultCommandTimeout},
-		"ClassUnavailable":      {remote.ClassUnavailable, remote.Class(redisstore.ClassUnavailable)},
-		"ClassMisconfigured":    {remote.ClassMisconfigured, remote.Class(redisstore.ClassMisconfigured)},
-		"ClassKey":              {remote.ClassKey, remote.Class(redisstore.ClassKey)},
+		"ClassUnavailable":   {remote.ClassUnavailable, remote.Class(redisstore.ClassUnavailable)},
+		"ClassMisconfigured": {remote.ClassMisconfigured, remote.Class(redisstore.ClassMisconfigured)},
+		"ClassKey":           {remote.ClassKey, remote.Class(redisstore.ClassKey)},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s is %v, the store's %v", name, c.got, c.want)

@@ -2,18 +2,6 @@ package remote
 
 import "time"
 
-// Defaults of [Options].
-const (
-	// DefaultKeyPrefix begins the name of every key.
-	DefaultKeyPrefix = "hl"
-	// DefaultShards is the number of shards for a Cluster, which spreads them over its
-	// masters, and for clients of an unknown type. It is 1 for a single server and a
-	// Sentinel group.
-	DefaultShards = 64
-	// DefaultCommandTimeout is the deadline of a call to Redis.
-	DefaultCommandTimeout = 250 * time.Millisecond
-)
-
 // Options says how Redis is used. The zero value is ready for use.
 type Options struct {
 	// KeyPrefix begins the name of every key in Redis. At most 64 bytes, no '{' and

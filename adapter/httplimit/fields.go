@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/clocks"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -48,7 +48,7 @@ func (c *config) writeFields(ctx context.Context, h http.Header, d *Decision, as
 		if d := c.told(ctx, d, asked); d != nil {
 			h[fieldLimit] = []string{strconv.FormatInt(d.Limit, 10)}
 			h[fieldRemaining] = []string{strconv.FormatInt(d.Remaining, 10)}
-			h[fieldReset] = []string{strconv.FormatInt(ceilSeconds(sum(c.o.Clock.Now()+clock.Ahead(c.o.Clock), d.ResetAfter)), 10)}
+			h[fieldReset] = []string{strconv.FormatInt(ceilSeconds(sum(c.o.Clock.Now()+clocks.Ahead(c.o.Clock), d.ResetAfter)), 10)}
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/clocks"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -28,7 +29,7 @@ func (f *follower) follow(ctx context.Context, key string, resp *http.Response, 
 	ctx, cancel := context.WithTimeout(ctx, f.wait)
 	defer cancel()
 	now, refused := f.clock.Now(), resp.StatusCode == http.StatusTooManyRequests
-	wall := now + clock.Ahead(f.clock)
+	wall := now + clocks.Ahead(f.clock)
 	if refused || resp.StatusCode == http.StatusForbidden || resp.StatusCode >= 500 {
 		if wait, ok := retryAfter(resp.Header, wall); ok && wait > 0 {
 			return f.hold(ctx, key, wait)

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/adapter/internal/undecided"
-	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/clocks"
 )
 
 // File is a rules file that is followed: it is read again when it changes. Make it with
@@ -166,7 +166,7 @@ func (f *File) log(level slog.Level, text string, attrs ...any) {
 }
 
 // now returns the time of day.
-func (f *File) now() time.Time { return time.Unix(0, int64(f.o.Clock.Now()+clock.Ahead(f.o.Clock))) }
+func (f *File) now() time.Time { return time.Unix(0, int64(f.o.Clock.Now()+clocks.Ahead(f.o.Clock))) }
 
 // follow reloads when the file has changed, until Close.
 func (f *File) follow(w *watcher) {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/internal/rig"
-	"github.com/hybridlimit/hybridlimit/local"
 )
 
 // options is what the command line says.
@@ -18,6 +17,9 @@ type options struct {
 	scale float64 // of keys, room and rates
 	seed  uint64
 }
+
+// defaultMaxKeys is MaxKeys of limiters that are not told.
+const defaultMaxKeys = 65_536
 
 // The least room of a table above its MaxKeys, and the usual one as a part of it.
 const (
@@ -35,8 +37,8 @@ func (o options) room(s scenario) (maxKeys int, scale float64) {
 	if s.place == embedded {
 		scale *= embeddedPart
 	}
-	maxKeys = int(scale * local.DefaultMaxKeys)
-	return maxKeys, size(maxKeys) / size(local.DefaultMaxKeys)
+	maxKeys = int(scale * defaultMaxKeys)
+	return maxKeys, size(maxKeys) / size(defaultMaxKeys)
 }
 
 // measurement is a row and what has come of it.

@@ -12,7 +12,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/bench/internal/bubble"
-	"github.com/hybridlimit/hybridlimit/clock"
 )
 
 var (
@@ -25,8 +24,10 @@ var (
 // lag is how long a message to the embedded Redis takes.
 const lag = time.Millisecond
 
-// bubbleBegin is the time at the beginning of a bubble, see testing/synctest.
-var bubbleBegin = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+// wall shows the wall-clock time, in a bubble that of the bubble.
+type wall struct{}
+
+func (wall) Now() time.Duration { return time.Duration(time.Now().UnixNano()) }
 
 // play plays a row around an embedded Redis, whose time is that of a bubble and of all nodes.
 func play(t *testing.T, o options, s scenario) (m *measurement) {
@@ -37,8 +38,7 @@ func play(t *testing.T, o options, s scenario) (m *measurement) {
 		// With each call miniredis would look at all keys for those that have expired. A state is
 		// judged by the times in it, so it makes no difference that it is still there.
 		server.ClockTTL(false)
-		c := clock.Skewed{Of: clock.System{}}
-		c.Offset = time.Duration(bubbleBegin.UnixNano()) - c.Of.Now()
+		c := wall{}
 		client := func() *redis.Client { return bubble.Client(t, server, lag) }
 		f, err := newFleet(s, c, keys, o.rand(s, "nodes"), client)
 		if err != nil {

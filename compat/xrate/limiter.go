@@ -11,6 +11,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/clocks"
 	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -226,5 +227,5 @@ func (l *Limiter) time() time.Time {
 	case nil, clock.System, *clock.Coarse:
 		return time.Now()
 	}
-	return time.Unix(0, int64(l.clock.Now()+clock.Ahead(l.clock)))
+	return time.Unix(0, int64(l.clock.Now()+clocks.Ahead(l.clock)))
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/clocks"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -22,7 +22,7 @@ func TimeLeft(ctx context.Context) time.Duration {
 	if !bounded {
 		return limit.Never
 	}
-	return max(clock.Until(at), 0)
+	return max(clocks.Until(at), 0)
 }
 
 // Pause sleeps for d, or until ctx ends, and returns its error if it has.

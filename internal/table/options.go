@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/clocks"
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/tally"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -64,7 +65,7 @@ func (o Options) withDefaults() Options {
 	if o.MaxRemembered == 0 {
 		o.MaxRemembered = int(min(rememberedPerKey*int64(o.MaxKeys), MaxMaxRemembered))
 	}
-	o.Clock = clock.Or(o.Clock)
+	o.Clock = clocks.Or(o.Clock)
 	if o.slack == 0 {
 		o.slack = max(minSlack, o.MaxKeys/4)
 	}

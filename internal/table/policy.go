@@ -7,7 +7,7 @@ import (
 
 	"github.com/dgraph-io/ristretto/v2"
 
-	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/clocks"
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 )
 
@@ -112,7 +112,7 @@ func (c *crowd) news(s Stats, now int64) bool {
 
 // followWall passes on by how much the wall clock is ahead of the clock of the checks.
 func (t *Table) followWall() {
-	ahead := int64(clock.Ahead(t.clock))
+	ahead := int64(clocks.Ahead(t.clock))
 	t.group.SetWall(ahead)
 	if t.group.Link != nil {
 		t.group.Link.SetWall(ahead)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/clocks"
 	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -91,7 +92,7 @@ func Over(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if at, bounded := ctx.Deadline(); bounded && clock.Until(at) <= 0 {
+	if at, bounded := ctx.Deadline(); bounded && clocks.Until(at) <= 0 {
 		return context.DeadlineExceeded
 	}
 	return nil
