@@ -2,8 +2,12 @@ package limit
 
 import (
 	"encoding/json"
+	"fmt"
 	"log/slog"
+	"math"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/escape"
 )
 
 // Results as JSON and in logs have the field names of the command line's JSON: durations are
@@ -24,6 +28,10 @@ func (res *Result) text() resultText {
 	return resultText{res.Allowed, res.WouldRefuse, res.Limit, res.Remaining, inSeconds(res.RetryAfter), inSeconds(res.ResetAfter), res.Source}
 }
 
+func (t *resultText) result() Result {
+	return Result{t.Allowed, t.WouldRefuse, t.Limit, t.Remaining, ofSeconds(t.RetryAfter), ofSeconds(t.ResetAfter), t.Source}
+}
+
 // inSeconds returns a duration in seconds, nil for Never.
 func inSeconds(d time.Duration) *float64 {
 	if d == Never {
@@ -33,10 +41,28 @@ func inSeconds(d time.Duration) *float64 {
 	return &s
 }
 
+// ofSeconds is the reverse of inSeconds, exact to the nanosecond up to 104 days.
+func ofSeconds(s *float64) time.Duration {
+	if s == nil || *s*1e9 >= math.MaxInt64 {
+		return Never
+	}
+	return time.Duration(math.Round(max(*s*1e9, math.MinInt64)))
+}
+
 // MarshalJSON returns an object with allowed, would_refuse, limit, remaining,
 // retry_after_seconds, reset_after_seconds and source, which is a word. Seconds have fractions,
 // and are null for [Never].
 func (res Result) MarshalJSON() ([]byte, error) { return json.Marshal(res.text()) }
+
+// UnmarshalJSON reads what MarshalJSON has written.
+func (res *Result) UnmarshalJSON(text []byte) error {
+	t := (&Result{}).text() // a missing duration is 0, not Never
+	if err := json.Unmarshal(text, &t); err != nil {
+		return err
+	}
+	*res = t.result()
+	return nil
+}
 
 // LogValue returns a group with the names and values that MarshalJSON has.
 func (res Result) LogValue() slog.Value {
@@ -73,6 +99,16 @@ func (all AllResult) MarshalJSON() ([]byte, error) {
 	return json.Marshal(allText{all.text(), all.By, all.ruleName()})
 }
 
+// UnmarshalJSON reads what MarshalJSON has written. Rule is nil then: a name alone does not make a rule.
+func (all *AllResult) UnmarshalJSON(text []byte) error {
+	t := allText{resultText: (&Result{}).text()}
+	if err := json.Unmarshal(text, &t); err != nil {
+		return err
+	}
+	*all = AllResult{Result: t.result(), By: t.By}
+	return nil
+}
+
 // LogValue returns a group with the names and values that MarshalJSON has.
 func (all AllResult) LogValue() slog.Value {
 	attrs := append(all.Result.LogValue().Group(), slog.Int("by", all.By))
@@ -84,3 +120,14 @@ func (all AllResult) LogValue() slog.Value {
 
 // MarshalText returns the source as a word.
 func (s Source) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads a word.
+func (s *Source) UnmarshalText(text []byte) error {
+	for i, name := range sourceNames {
+		if name == string(text) {
+			*s = Source(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("limit: unknown source %s", escape.Quote(string(text)))
+}
