@@ -1,6 +1,10 @@
 package hybrid
 
-import "time"
+import (
+	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/inside"
+)
 
 // Stats is a snapshot of what a limiter has done since it was made. Its fields are read one
 // after another, not at one instant. docs/operations.md says what to do when one of them moves.
@@ -54,8 +58,10 @@ type RuleStats struct {
 
 // Stats returns what the limiter has done so far. It looks at each key in memory: 65,536 keys take
 // some milliseconds, a million about 80 ms.
-func (l *Limiter) Stats() Stats {
-	f := view{l}.Figures()
+func (l *Limiter) Stats() Stats { return statsOf(view{l}.Figures()) }
+
+// statsOf returns those of all figures that users read.
+func statsOf(f inside.Figures) Stats {
 	s := Stats{
 		Allowed: int64(f.Allowed.Total()), Denied: int64(f.Denied.Total()), WouldRefuse: int64(f.WouldRefuse), Invalid: int64(f.Invalid),
 		AdmittedUnits: f.AdmittedUnits, BookedUnits: f.BookedUnits, PendingUnits: f.PendingUnits, ExpiredUnits: f.ExpiredUnits,

@@ -13,7 +13,8 @@ import (
 // limiter that answers from memory. A fake for a test may embed the interface, and have the methods
 // that the test calls. All methods must be safe for concurrent use.
 //
-// An error that wraps [ErrNilRule], [ErrInvalidN] or [ErrUnsupported] is the program's own fault. With
+// A call whose context has no deadline, such as a Refund after a request has ended, must bound its time
+// by itself. An error that wraps [ErrNilRule], [ErrInvalidN] or [ErrUnsupported] is the program's own fault. With
 // any other the limiter is unavailable. The Result beside an error is a refusal.
 type ContextLimiter interface {
 	// Take admits n units of key, all or none. 0 units consume nothing.
