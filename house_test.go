@@ -36,7 +36,7 @@ var mayImport = map[string][]string{
 	"internal/programtest":   {}, // runs programs of the documentation
 
 	"adapter/adminlimit": {"limit", "clock", "hybrid", "internal/escape", "internal/inside", "internal/redisstore", "adapter/internal/undecided"},
-	"adapter/httplimit":  {"limit", "clock", "internal/clocks", "internal/address", "internal/escape", "internal/inside", "adapter/internal/ranges", "adapter/internal/settle", "adapter/internal/undecided"},
+	"adapter/httplimit":  {"limit", "clock", "internal/clocks", "internal/address", "internal/arith", "internal/escape", "internal/inside", "adapter/internal/ranges", "adapter/internal/settle", "adapter/internal/undecided"},
 	// What adapters share; those with dependencies of their own are modules of their own.
 	"adapter/internal/figures":   {"hybrid", "internal/inside"},
 	"adapter/internal/ranges":    {"internal/address"},
@@ -49,9 +49,9 @@ var mayImport = map[string][]string{
 	"limit":               {"internal/arith", "internal/escape"},
 	"clock":               {},
 	"internal/clocks":     {"clock"},
-	"local":               {"limit", "clock", "internal/clocks", "internal/counter", "internal/decision", "internal/table", "internal/waitqueue"},
+	"local":               {"limit", "clock", "internal/arith", "internal/clocks", "internal/counter", "internal/decision", "internal/table", "internal/waitqueue"},
 	"remote":              {"limit", "clock", "internal/arith", "internal/decision", "internal/escape", "internal/redisstore", "internal/report"},
-	"hybrid":              {"limit", "clock", "internal/clocks", "internal/counter", "internal/decision", "internal/escape", "internal/inside", "internal/reconcile", "internal/report", "internal/table", "internal/tally", "internal/waitqueue", "internal/redisstore"},
+	"hybrid":              {"limit", "clock", "internal/arith", "internal/clocks", "internal/counter", "internal/decision", "internal/escape", "internal/inside", "internal/reconcile", "internal/report", "internal/table", "internal/tally", "internal/waitqueue", "internal/redisstore"},
 	"hybridtest":          {"limit", "clock", "hybrid"},
 	"internal/address":    {},
 	"internal/algorithm":  {"limit", "internal/arith", "internal/decision", "internal/report"},
@@ -60,7 +60,7 @@ var mayImport = map[string][]string{
 	"internal/decision":   {"limit", "clock", "internal/clocks", "internal/arith"},
 	"internal/escape":     {},
 	"internal/inside":     {"limit", "internal/tally"},
-	"internal/inspect":    {"limit", "internal/decision", "internal/escape", "internal/redisstore"},
+	"internal/inspect":    {"limit", "internal/arith", "internal/decision", "internal/escape", "internal/redisstore"},
 	"internal/keyhash":    {},
 	"internal/limittest":  {"limit", "clock", "internal/arith"},
 	"internal/oracle":     {},
@@ -81,8 +81,7 @@ var forTests = []string{"internal/redistest", "internal/programtest", "internal/
 
 // testsMayImport names what the tests of a package may be built on besides.
 var testsMayImport = map[string][]string{
-	"local":              {"internal/arith"},
-	"hybrid":             {"internal/arith", "remote"}, // which counts in the same keys
+	"hybrid":             {"remote"}, // which counts in the same keys
 	"hybridtest":         {"internal/inside"},
 	"internal/arith":     {"limit"},
 	"internal/inside":    {"hybrid", "local"}, // what has an inside and what has none

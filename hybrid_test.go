@@ -170,7 +170,7 @@ func TestSeedRow1IsActionAllowed(t *testing.T) {
 // fractions alike.
 func TestSeedRow4Funnel(t *testing.T) {
 	onSites(t, func(t *testing.T, s *site) {
-		rule := limit.Must(limit.Funnel("reply", 10, 1, 2*time.Second))
+		rule := limit.Must(limit.TokenBucket("reply", 1, 2*time.Second, 10))
 		s.want("laoqian", rule, "11111111110000000000")
 		s.advance(2 * time.Second)
 		s.want("laoqian", rule, "10")
@@ -189,7 +189,7 @@ func TestSeedRow4Funnel(t *testing.T) {
 // CL.THROTTLE laoqian:reply 15 30 60.
 func TestSeedRow6Throttle(t *testing.T) {
 	onSites(t, func(t *testing.T, s *site) {
-		rule := limit.Must(limit.Funnel("reply", 16, 30, time.Minute))
+		rule := limit.Must(limit.TokenBucket("reply", 30, time.Minute, 16))
 		s.first("laoqian", rule)
 		for k := int64(1); k <= 16; k++ {
 			res := s.next().Take("laoqian", rule, 1)

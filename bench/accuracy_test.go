@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -41,7 +42,7 @@ var accuracyRules = []struct {
 }{
 	{"sliding-1s", limit.Must(limit.SlidingWindow("sliding", accuracyLimit, time.Second))},
 	{"sliding-10s", limit.Must(limit.SlidingWindow("sliding", accuracyLimit, 10*time.Second))},
-	{"funnel-1s", limit.Must(limit.Funnel("funnel", accuracyLimit, accuracyLimit, time.Second))},
+	{"funnel-1s", limit.Must(limit.TokenBucket("funnel", accuracyLimit, time.Second, accuracyLimit))},
 }
 
 // accuracy is what an overloaded fleet has done.
@@ -119,8 +120,8 @@ type admissions []int64
 // turns in being asked first.
 func overload(nodes []*hybrid.Limiter, rule *limit.Rule, length time.Duration) admissions {
 	steps := int(length / time.Millisecond)
-	perStep := float64(accuracyOverload*rule.Units()) * float64(time.Millisecond) / float64(rule.Period())
-	if rule.Algorithm() != limit.AlgorithmFunnel {
+	perStep := float64(accuracyOverload*arith.Of(rule).Units) * float64(time.Millisecond) / float64(rule.Period())
+	if arith.Of(rule).Algorithm != arith.TokenBucket {
 		perStep = float64(accuracyOverload*rule.Limit()) * float64(time.Millisecond) / float64(rule.Period())
 	}
 	out, asked := make(admissions, 1, steps+1), 0
@@ -145,8 +146,8 @@ func (list admissions) judge(rule *limit.Rule) (a accuracy) {
 	windows := 0.
 	for from := 0; from+width < len(list); from += width / 20 {
 		may := float64(rule.Limit())
-		if rule.Algorithm() == limit.AlgorithmFunnel {
-			switch may = float64(rule.Units()); {
+		if arith.Of(rule).Algorithm == arith.TokenBucket {
+			switch may = float64(arith.Of(rule).Units); {
 			case from == 0:
 				may += float64(rule.Limit())
 			case from < width:

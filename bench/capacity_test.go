@@ -34,7 +34,7 @@ const (
 // notices keys that refuse ask less often, and the formula is an upper bound.
 func TestCapacity(t *testing.T) {
 	const nearLimit = 0.1
-	far := limit.Must(limit.Funnel("far", 1_000_000, 1_000_000, time.Minute))
+	far := limit.Must(limit.TokenBucket("far", 1_000_000, time.Minute, 1_000_000))
 	window := func(n int64, per time.Duration) *limit.Rule { return limit.Must(limit.SlidingWindow("window", n, per)) }
 	for _, c := range []struct {
 		fleet capacity.Fleet
@@ -48,7 +48,7 @@ func TestCapacity(t *testing.T) {
 		{capacity.Fleet{Nodes: 2, Rule: window(100_000, 2*time.Second)}, 600, 0}, // a lag of 0.5 s
 		{capacity.Fleet{Nodes: 4, Rule: window(10, time.Second)}, 600, nearLimit},
 		{capacity.Fleet{Nodes: 4, Rule: window(100, 10*time.Second)}, 600, nearLimit},
-		{capacity.Fleet{Nodes: 4, Rule: limit.Must(limit.Funnel("scarce", 2, 2, 10*time.Second))}, 600, nearLimit},
+		{capacity.Fleet{Nodes: 4, Rule: limit.Must(limit.TokenBucket("scarce", 2, 10*time.Second, 2))}, 600, nearLimit},
 	} {
 		c.fleet.Exchange = capacityLag
 		reports := c.fleet.Keys(capacity.Zipf(capacityKeys, capacityExponent, c.rate))
@@ -75,7 +75,7 @@ func measureReports(t *testing.T, f capacity.Fleet, rate float64, settles time.D
 	t.Helper()
 	cryptotest.SetGlobalRandom(t, 1) // names and jitter of the nodes
 	synctest.Test(t, func(t *testing.T) {
-		nodes := newBubbleFleet(t, f.Nodes, capacityLag, hybrid.Options{SyncInterval: f.SyncInterval, MaxLag: f.MaxLag, Shards: 1, NoNotices: true})
+		nodes := newBubbleFleet(t, f.Nodes, capacityLag, hybrid.Options{SyncInterval: f.SyncInterval, MaxLag: f.MaxLag, Shards: 1, PollOnly: true})
 		rng := rand.New(rand.NewPCG(1, 1))
 		zipf := rand.NewZipf(rng, capacityExponent, 1, capacityKeys-1)
 		names := keyNames(capacityKeys)

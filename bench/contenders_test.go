@@ -13,7 +13,7 @@ import (
 // way, except where there is only one limiter for everybody.
 func TestContenders(t *testing.T) {
 	const small = 100 // used up quickly, and does not come back meanwhile
-	rule, keys := limit.Must(limit.Funnel("small", small, 1, time.Hour)), keyNames(2)
+	rule, keys := limit.Must(limit.TokenBucket("small", 1, time.Hour, small)), keyNames(2)
 	wrong := func(t *testing.T, c contender) string {
 		a := c.open(t, keys, rule)
 		a.allow(keys[0])

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/clocks"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -24,7 +25,7 @@ type gcra struct {
 }
 
 func newGCRA(rule *limit.Rule, c clock.Clock) gcra {
-	every := int64(rule.Period()) / rule.Units()
+	every := int64(rule.Period()) / arith.Of(rule).Units
 	return gcra{clock: clocks.Or(c), every: every, burst: every * rule.Limit()}
 }
 

@@ -86,10 +86,10 @@ func BenchmarkMemory(b *testing.B) {
 	for _, h := range holders {
 		for _, rule := range memoryRules() {
 			for times, use := range []string{"", "-busy"} {
-				if use != "" && rule.Algorithm() == limit.AlgorithmFunnel {
+				if use != "" && arith.Of(rule).Algorithm == arith.TokenBucket {
 					continue // takes no more
 				}
-				b.Run(fmt.Sprintf("%s%s/%v/%d", h.name, use, rule.Algorithm(), *memoryKeys), func(b *testing.B) {
+				b.Run(fmt.Sprintf("%s%s/%v/%d", h.name, use, arith.Of(rule).Algorithm, *memoryKeys), func(b *testing.B) {
 					for b.Loop() {
 						measureMemory(b, times+1, func() holder { return h.open(b, rule, *memoryKeys+*memoryKeys/16) })
 					}
@@ -127,7 +127,7 @@ func measureMemory(b *testing.B, times int, open func() holder) {
 // measured: such keys are forgotten. A short window has short buckets to wait for.
 func memoryRules() []*limit.Rule {
 	return []*limit.Rule{
-		limit.Must(limit.Funnel("funnel", 100, 10, time.Hour)),
+		limit.Must(limit.TokenBucket("funnel", 10, time.Hour, 100)),
 		limit.Must(limit.SlidingWindow("sliding", 1_000_000_000, memoryWindow())),
 	}
 }

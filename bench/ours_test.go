@@ -22,8 +22,8 @@ const (
 )
 
 var (
-	generous = limit.Must(limit.Funnel("generous", manyUnits, manyPerSec, time.Second))
-	usedUp   = limit.Must(limit.Funnel("used up", 1, 1, time.Hour))
+	generous = limit.Must(limit.TokenBucket("generous", manyPerSec, time.Second, manyUnits))
+	usedUp   = limit.Must(limit.TokenBucket("used up", 1, time.Hour, 1))
 )
 
 // asks is a limiter with its rule: what the tables call.

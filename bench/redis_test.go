@@ -19,7 +19,7 @@ import (
 // reached, so that each check is booked. The funnel leaks slowly: a unit that has
 // leaked before Redis hears of it leaves nothing to be written, which is cheap.
 var redisRules = []*limit.Rule{
-	limit.Must(limit.Funnel("funnel", 1_000_000, 100, time.Minute)),
+	limit.Must(limit.TokenBucket("funnel", 100, time.Minute, 1_000_000)),
 	limit.Must(limit.SlidingWindow("sliding", 1_000_000_000, time.Minute)),
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/go-redis/redis_rate/v10"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -39,7 +40,7 @@ func openRedisRatePipelined(tb testing.TB, _ []string, rule *limit.Rule) asks {
 
 func redisRateAsks(l *redis_rate.Limiter, rule *limit.Rule) asks {
 	ctx := context.Background()
-	at := redis_rate.Limit{Rate: int(rule.Units()), Burst: int(rule.Limit()), Period: rule.Period()}
+	at := redis_rate.Limit{Rate: int(arith.Of(rule).Units), Burst: int(rule.Limit()), Period: rule.Period()}
 	return asks{
 		allow: func(key string) bool {
 			res, err := l.Allow(ctx, key, at)

@@ -16,6 +16,7 @@ import (
 	"github.com/ulule/limiter/v3/drivers/store/memory"
 	"golang.org/x/time/rate"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -25,7 +26,7 @@ import (
 
 // funnelRate is the rate of a rule in units per second.
 func funnelRate(rule *limit.Rule) rate.Limit {
-	return rate.Limit(float64(rule.Units()) / rule.Period().Seconds())
+	return rate.Limit(float64(arith.Of(rule).Units) / rule.Period().Seconds())
 }
 
 // openXtime is one limiter for everything: no key, no map.
@@ -77,7 +78,7 @@ func openMemorystore(tb testing.TB, keys []string, rule *limit.Rule) asks {
 // quota is a rule in throttled's words: what fits at once besides the first.
 func quota(rule *limit.Rule) throttled.RateQuota {
 	return throttled.RateQuota{
-		MaxRate:  throttled.PerDuration(int(rule.Units()), rule.Period()),
+		MaxRate:  throttled.PerDuration(int(arith.Of(rule).Units), rule.Period()),
 		MaxBurst: int(rule.Limit()) - 1,
 	}
 }

@@ -74,7 +74,7 @@ func (s *sender) fill(age int64) {
 		b.Seq, b.Prev = b.Seq+1, b.Seq
 		for i := range b.Ops {
 			op := report.Report{Key: s.ctrs[s.next], Rule: s.rule, Units: 1}
-			if s.rule.Algorithm() == limit.AlgorithmFunnel {
+			if arith.Of(s.rule).Algorithm == arith.TokenBucket {
 				op.Ahead = arith.Of(s.rule).Cost(1)
 			} else {
 				op.Buckets = []report.Bucket{{ID: int64(s.now/arith.Of(s.rule).Width) - age, Units: 1}}
@@ -117,13 +117,13 @@ func BenchmarkSync(b *testing.B) {
 		store := newKeyStore(b, j.rdb, rule)
 		fillUp(b, store, rule)
 		for _, size := range []int{1, 10, 100, 500} {
-			b.Run(fmt.Sprintf("%v/batch-%d", rule.Algorithm(), size), func(b *testing.B) {
+			b.Run(fmt.Sprintf("%v/batch-%d", arith.Of(rule).Algorithm, size), func(b *testing.B) {
 				s := newSender(store, rule, size)
 				s.send(b, 0) // to learn the time
 				measureRedis(b, j, func() { s.send(b, 0) })
 			})
 		}
-		b.Run(rule.Algorithm().String()+"/take", func(b *testing.B) {
+		b.Run(arith.Of(rule).Algorithm.String()+"/take", func(b *testing.B) {
 			calls := takeCalls(b, j, rule, store.keys)
 			next := 0
 			measureRedis(b, j, func() {
@@ -131,7 +131,7 @@ func BenchmarkSync(b *testing.B) {
 				next = (next + pipelineKeys) % len(calls)
 			})
 		})
-		b.Run(rule.Algorithm().String()+"/plain", func(b *testing.B) {
+		b.Run(arith.Of(rule).Algorithm.String()+"/plain", func(b *testing.B) {
 			calls := plainCalls(b, j, store.ctrs)
 			next := 0
 			measureRedis(b, j, func() {
@@ -221,11 +221,11 @@ func takeCalls(b *testing.B, j judge, rule *limit.Rule, keys []string) [][]any {
 	if _, err := l.Take(context.Background(), keys[0], rule, 1); err != nil { // loads the script
 		b.Fatal(err)
 	}
-	deaf := redis.NewClient(&redis.Options{Addr: j.server.Addr()})
-	defer deaf.Close()
+	counted := redis.NewClient(&redis.Options{Addr: j.server.Addr()})
+	defer counted.Close()
 	var c capture
-	deaf.AddHook(&c)
-	if l, err = remote.New(deaf, remote.Options{Shards: 1}); err != nil {
+	counted.AddHook(&c)
+	if l, err = remote.New(counted, remote.Options{Shards: 1}); err != nil {
 		b.Fatal(err)
 	}
 	for _, k := range keys {

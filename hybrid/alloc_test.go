@@ -31,7 +31,7 @@ func free(t *testing.T, l *hybrid.Limiter, rule *limit.Rule) {
 		"dry run":    func() { l.Take("k", dry, 1) },
 		"TakeAll": func() {
 			l.TakeAll(limit.Check{Key: "k", Rule: rule, N: 1}, limit.Check{Key: "k", Rule: longWindow, N: 2},
-				limit.Check{Key: "k", Rule: rule, N: 1}, limit.Check{Key: "k", Rule: longFunnel, N: 1})
+				limit.Check{Key: "k", Rule: rule, N: 1}, limit.Check{Key: "k", Rule: longFunnel})
 		},
 	} {
 		if n := allocations(0, f); n != 0 {
@@ -39,7 +39,7 @@ func free(t *testing.T, l *hybrid.Limiter, rule *limit.Rule) {
 		}
 	}
 	// What was booked, what remembers that it was canceled, and how to do it.
-	if n := allocations(3, func() { l.Reserve("k", rule).Cancel() }); n > 3 {
+	if n := allocations(3, func() { l.Reserve("k", rule).Cancel(bg) }); n > 3 {
 		t.Errorf("Reserve of %v: %v allocations", rule, n)
 	}
 }
@@ -59,7 +59,7 @@ func allocations(most float64, f func()) float64 {
 // allocRules admit all of it, or nearly nothing.
 var allocRules = []*limit.Rule{
 	longWindow, longTen, longFunnel,
-	limit.Must(limit.Funnel("wide", 1_000_000, 1_000_000, time.Hour)),
+	limit.Must(limit.TokenBucket("wide", 1_000_000, time.Hour, 1_000_000)),
 	limit.Must(limit.FixedWindow("fixed", 1_000_000, time.Hour)),
 	limit.Must(limit.Quota("quota", 1_000_000, limit.Calendar{Unit: limit.Month})),
 	limit.Must(limit.SlidingWindowBuckets("fine", 1_000_000, time.Hour, 60)),
@@ -108,10 +108,10 @@ func TestExactRefusalAllocatesNothing(t *testing.T) {
 			exact(t, n.Limiter, "k", several)
 			time.Sleep(time.Millisecond)
 		}
-		for name, f := range map[string]func() (limit.Result, error){
-			"used up":  func() (limit.Result, error) { return n.TakeExact(bg, "k", longTen, 1) },
-			"combined": func() (limit.Result, error) { return n.TakeExact(bg, "k", several, 1) },
-			"too many": func() (limit.Result, error) { return n.TakeExact(bg, "k", longTen, 11) },
+		for name, f := range map[string]func() (limit.AllResult, error){
+			"used up":  func() (limit.AllResult, error) { return n.TakeExact(bg, limit.Check{Key: "k", Rule: longTen}) },
+			"combined": func() (limit.AllResult, error) { return n.TakeExact(bg, limit.Check{Key: "k", Rule: several}) },
+			"too many": func() (limit.AllResult, error) { return n.TakeExact(bg, limit.Check{Key: "k", Rule: longTen, N: 11}) },
 		} {
 			if res, err := f(); res.Allowed || err != nil {
 				t.Errorf("%s: %+v, %v", name, res, err)

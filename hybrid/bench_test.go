@@ -18,8 +18,8 @@ import (
 
 // One rule admits more than can be asked for in a second, the other one a unit an hour.
 var (
-	benchAdmits  = limit.Must(limit.Funnel("admits", 1_000_000_000, 10_000_000, time.Second))
-	benchRefuses = limit.Must(limit.Funnel("refuses", 1, 1, time.Hour))
+	benchAdmits  = limit.Must(limit.TokenBucket("admits", 10_000_000, time.Second, 1_000_000_000))
+	benchRefuses = limit.Must(limit.TokenBucket("refuses", 1, time.Hour, 1))
 )
 
 // BenchmarkAllow: a check of a known key, by a limiter that reports all keys to a Redis. No

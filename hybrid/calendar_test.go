@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/limittest"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -55,7 +56,7 @@ func TestCalendarFleet(t *testing.T) {
 		w.wantUsed("k", rule, 10)
 
 		begins = time.Now().Truncate(time.Second).Add(20 * time.Second)
-		rule = limit.Must(limit.Quota("in an outage", 9, dayFrom(begins).Calendar()))
+		rule = limit.Must(limit.Quota("in an outage", 9, limittest.CalendarOf(dayFrom(begins))))
 		fill("k", 9)
 		for _, n := range nodes {
 			n.net.down()

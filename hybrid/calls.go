@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/internal/reconcile"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
@@ -60,7 +61,7 @@ func (l *Limiter) Refund(key string, rule *limit.Rule, n int64) (back int64) {
 // returned counts how many of n units were given back.
 func (l *Limiter) returned(n, back int64) {
 	l.stats.Refunded.Add(back)
-	l.stats.Unreturned.Add(min(n, limit.MaxUnits) - back)
+	l.stats.Unreturned.Add(min(n, arith.MaxUnits) - back)
 }
 
 // Charge counts n units of key, whether they fit or not, and returns how many count now. It is for
@@ -83,7 +84,7 @@ func (l *Limiter) Charge(key string, rule *limit.Rule, n int64) (charged int64) 
 	if !l.usable(rule, n) {
 		return l.least(key, rule, n, func(part *limit.Rule) int64 { return l.Charge(key, part, n) })
 	}
-	n = min(n, limit.MaxUnits)
+	n = min(n, arith.MaxUnits)
 	charged, src := l.table.Charge(key, rule, n, l.now())
 	l.tally.Of(rule).Charge(n, src)
 	l.stats.Charged.Add(n)
@@ -103,7 +104,7 @@ func (l *Limiter) Reset(ctx context.Context, key string, rule *limit.Rule) error
 // Units that this node has admitted and not yet reported are reported first, which takes up to two
 // round trips more. When Set returns nil, it is done in Redis and known to this node. The other nodes
 // learn of it with their next report of the key. Nodes that refuse the key receive a notice at
-// once, and ask Redis within a SyncInterval (see [Options].NoNotices); if the notice is lost,
+// once, and ask Redis within a SyncInterval (see [Options].PollOnly); if the notice is lost,
 // within 5 s of their next check. Units that another node has admitted but not reported by
 // then are added.
 //
@@ -178,7 +179,7 @@ func public(err error) error {
 		return away
 	}
 	_, reason := redisstore.Classify(err)
-	return &UnavailableError{Reason: reason, Err: reconcile.Plain(err)}
+	return &UnavailableError{Reason: reason, err: reconcile.Plain(err)}
 }
 
 // preloadStep is how many keys Preload fetches at a time.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -19,7 +20,7 @@ var tens = []*limit.Rule{longTen, longFunnel, longFixed, limit.Must(limit.Quota(
 
 func inBubblesOfTens(t *testing.T, test func(t *testing.T, w *world, r *limit.Rule)) {
 	for _, r := range tens {
-		t.Run(r.Algorithm().String(), func(t *testing.T) {
+		t.Run(arith.Of(r).Algorithm.String(), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) { test(t, w, r) })
 		})
 	}

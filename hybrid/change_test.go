@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -24,10 +25,10 @@ func TestRuleChangesLive(t *testing.T) {
 			limit.Must(limit.SlidingWindowBuckets("r", 500, time.Hour, 1)),
 		},
 		"funnel": {
-			limit.Must(limit.Funnel("r", 1000, 7, time.Hour)),
-			limit.Must(limit.Funnel("r", 10, 7, time.Hour)),
-			limit.Must(limit.Funnel("r", 1000, 11, time.Hour)),
-			limit.Must(limit.Funnel("r", 500, 13, 3*time.Hour)),
+			limit.Must(limit.TokenBucket("r", 7, time.Hour, 1000)),
+			limit.Must(limit.TokenBucket("r", 7, time.Hour, 10)),
+			limit.Must(limit.TokenBucket("r", 11, time.Hour, 1000)),
+			limit.Must(limit.TokenBucket("r", 13, 3*time.Hour, 500)),
 		},
 	}
 	for name, rules := range shapes {
@@ -72,8 +73,8 @@ func TestRuleChangesLive(t *testing.T) {
 func TestRaisedLimitInAnOutage(t *testing.T) {
 	const fleet = 4
 	rules := map[string]func(int64) *limit.Rule{
-		"funnel":  func(l int64) *limit.Rule { return limit.Must(limit.Funnel("r", l, 1, 24*time.Hour)) },
-		"rate":    func(l int64) *limit.Rule { return limit.Must(limit.Funnel("r", l, l, 24*time.Hour)) },
+		"funnel":  func(l int64) *limit.Rule { return limit.Must(limit.TokenBucket("r", 1, 24*time.Hour, l)) },
+		"rate":    func(l int64) *limit.Rule { return limit.Must(limit.TokenBucket("r", l, 24*time.Hour, l)) },
 		"sliding": func(l int64) *limit.Rule { return limit.Must(limit.SlidingWindow("r", l, 24*time.Hour)) },
 		"fixed":   func(l int64) *limit.Rule { return limit.Must(limit.FixedWindow("r", l, 24*time.Hour)) },
 	}
@@ -112,12 +113,12 @@ func TestRedisClockJumps(t *testing.T) {
 	for _, jump := range []time.Duration{-time.Hour, -3 * time.Second, 3 * time.Second, time.Hour} {
 		for _, rule := range []*limit.Rule{
 			limit.Must(limit.SlidingWindow("s", 10, 20*time.Second)),
-			limit.Must(limit.Funnel("f", 10, 10, 20*time.Second)),
+			limit.Must(limit.TokenBucket("f", 10, 20*time.Second, 10)),
 		} {
-			if rule.Algorithm() == limit.AlgorithmFunnel && jump < -time.Minute {
+			if arith.Of(rule).Algorithm == arith.TokenBucket && jump < -time.Minute {
 				continue
 			}
-			t.Run(fmt.Sprint(rule.Algorithm(), jump), func(t *testing.T) {
+			t.Run(fmt.Sprint(arith.Of(rule).Algorithm, jump), func(t *testing.T) {
 				inBubble(t, func(t *testing.T, w *world) {
 					a, b := w.synced(hybrid.Options{}), w.synced(hybrid.Options{})
 					b.AllowN("k", rule, 11)
@@ -130,13 +131,13 @@ func TestRedisClockJumps(t *testing.T) {
 						time.Sleep(600 * time.Millisecond)
 					}
 					leaked := 0
-					if rule.Algorithm() == limit.AlgorithmFunnel {
+					if arith.Of(rule).Algorithm == arith.TokenBucket {
 						leaked = 3 // of 3.2 s at one per 2 s, and the jump's own part
 						if jump == 3*time.Second {
 							leaked = 4
 						}
 					}
-					if rule.Algorithm() != limit.AlgorithmFunnel && jump == time.Hour {
+					if arith.Of(rule).Algorithm != arith.TokenBucket && jump == time.Hour {
 						leaked = 20 // the window is over: each finds it empty
 					}
 					got := admitted(a.Limiter, "k", rule, 20)

@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // most returns how many of the units of a rule of ten can count at the same time, if so many are
 // charged.
 func most(r *limit.Rule, n int64) int64 {
-	if r.Algorithm() == limit.AlgorithmFunnel {
+	if arith.Of(r).Algorithm == arith.TokenBucket {
 		return min(n, 2*r.Limit())
 	}
 	return n
@@ -46,7 +47,7 @@ func TestChargeOnce(t *testing.T) {
 					t.Fatal(err)
 				}
 				wantAdmitted(t, b.Limiter, "k", r, 1, 0)
-				if r.Algorithm() != limit.AlgorithmFunnel {
+				if arith.Of(r).Algorithm != arith.TokenBucket {
 					w.wantTotal("k", r, want)
 				}
 				for _, n := range nodes {
@@ -85,14 +86,14 @@ func TestChargeByAll(t *testing.T) {
 				sum, charged = sum+s.BookedUnits, charged+s.ChargedUnits
 			}
 			want := int64(104)
-			if r.Algorithm() == limit.AlgorithmFunnel {
-				full := r.Period() / time.Duration(r.Units()) * time.Duration(r.Limit())
+			if arith.Of(r).Algorithm == arith.TokenBucket {
+				full := r.Period() / time.Duration(arith.Of(r).Units) * time.Duration(r.Limit())
 				want = r.Limit()
 				switch {
 				case debt == 0:
 					want *= 2
 				case debt > 0:
-					want += int64(debt) * r.Units() / int64(r.Period())
+					want += int64(debt) * arith.Of(r).Units / int64(r.Period())
 				}
 				want = min(want, 104)
 				if sum < want || sum > want+1 { // Redis forgives whole units
@@ -207,7 +208,7 @@ func TestChargeOfWhatCannotBe(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 		for range 3 {
-			if got := n.Charge("k", longTen, math.MaxInt64); got < 0 || got > limit.MaxUnits {
+			if got := n.Charge("k", longTen, math.MaxInt64); got < 0 || got > arith.MaxUnits {
 				t.Errorf("%d units charged", got)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -20,10 +21,10 @@ func TestSuspended(t *testing.T) {
 	for _, rule := range []*limit.Rule{
 		limit.Must(limit.SlidingWindow("s", 10, 10*time.Second)),
 		limit.Must(limit.FixedWindow("x", 10, 10*time.Second)),
-		limit.Must(limit.Funnel("f", 10, 10, 10*time.Second)),
+		limit.Must(limit.TokenBucket("f", 10, 10*time.Second, 10)),
 	} {
 		for name, jump := range map[string]time.Duration{"stands": 0, "jumps": sleep, "jumps back": -sleep} {
-			t.Run(rule.Algorithm().String()+" "+name, func(t *testing.T) {
+			t.Run(arith.Of(rule).Algorithm.String()+" "+name, func(t *testing.T) {
 				inBubble(t, func(t *testing.T, w *world) {
 					now := clock.NewManual(time.Now())
 					run := func(d time.Duration) {
@@ -53,7 +54,7 @@ func TestSuspended(t *testing.T) {
 					run(6 * time.Second)
 					wantMode(t, n.Limiter, hybrid.Synced)
 					burst += admitted(n.Limiter, "k", rule, 30)
-					if leaked := map[bool]int{true: 7}[rule.Algorithm() == limit.AlgorithmFunnel]; burst > 10+leaked {
+					if leaked := map[bool]int{true: 7}[arith.Of(rule).Algorithm == arith.TokenBucket]; burst > 10+leaked {
 						t.Errorf("%d admitted within 6 s of waking", burst)
 					}
 					if jump < 0 {

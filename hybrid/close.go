@@ -95,7 +95,7 @@ func (d *driver) report(ctx context.Context) error {
 		if !errors.As(err, &unavailable) {
 			return false, err
 		}
-		return mayRecover(unavailable.Err) && d.pending() && !longAway, err
+		return mayRecover(unavailable.err) && d.pending() && !longAway, err
 	})
 }
 

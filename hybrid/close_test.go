@@ -394,8 +394,8 @@ func TestCloseWhileInUse(t *testing.T) {
 //
 // Fault 32: closing in an outage with nothing to report is no failure.
 func TestCloseWithNothingToReport(t *testing.T) {
-	second, funnel := limit.Must(limit.FixedWindow("second", 5, time.Second)), limit.Must(limit.Funnel("fast", 5, 5, time.Second))
-	funnelHour := limit.Must(limit.Funnel("slow", 7, 7, time.Hour)) // a unit is no whole number of ns
+	second, funnel := limit.Must(limit.FixedWindow("second", 5, time.Second)), limit.Must(limit.TokenBucket("fast", 5, time.Second, 5))
+	funnelHour := limit.Must(limit.TokenBucket("slow", 7, time.Hour, 7)) // a unit is no whole number of ns
 	drop := func(n *network) { n.down() }
 	swallow := func(n *network) { n.set(func(n *network) { n.swallow = true }) }
 	for name, c := range map[string]struct {

@@ -44,13 +44,14 @@ func (l *Limiter) least(key string, rule *limit.Rule, n int64, do func(part *lim
 func (l *Limiter) waitForParts(ctx context.Context, key string, rule *limit.Rule, n int64) error {
 	checks := decision.AppendParts(nil, key, rule, n)
 	return l.queues.Wait(ctx, key, rule, n, waitqueue.Limiter{
-		Reserve: func(counter.Terms) *limit.Reservation {
+		Reserve: func(counter.Terms) limit.Reservation {
 			out := make([]limit.Result, len(checks))
 			v := l.table.TakeAll(checks, l.now(), out)
-			if v.Allowed {
-				l.countAll(checks, out, &v)
+			if !v.Allowed {
+				return decision.NotReserved(v.Result)
 			}
-			return limit.NewReservation(v.Allowed, v.Result, func() {
+			l.countAll(checks, out, &v)
+			return decision.Reserved(v.Result, func() {
 				l.stats.Cancelled.Add(n * int64(len(checks)))
 				l.Refund(key, rule, n)
 			})

@@ -32,7 +32,7 @@ func (r remotely) ReserveN(ctx context.Context, key string, rule *limit.Rule, n 
 type inMemory struct {
 	limit.ContextLimiter
 	atMost  func(key string, rule *limit.Rule, n int64) (int64, limit.Result)
-	reserve func(key string, rule *limit.Rule, n int64) *limit.Reservation
+	reserve func(key string, rule *limit.Rule, n int64) limit.Reservation
 }
 
 func (m inMemory) TakeAtMost(_ context.Context, key string, rule *limit.Rule, n int64) (int64, limit.Result, error) {

@@ -15,7 +15,7 @@ import (
 // holds and MaxDebt more, and the part of a unit that has leaked. What was admitted before the outage is booked wholly, and so
 // is what comes after it. All of a window is reported.
 func TestMaxDebt(t *testing.T) {
-	rule := limit.Must(limit.Funnel("debt", 10, 1, time.Hour))
+	rule := limit.Must(limit.TokenBucket("debt", 1, time.Hour, 10))
 	for debt, want := range map[time.Duration]int64{0: 21, -1: 11, 25 * time.Hour: 36, 1000 * time.Hour: 104} {
 		inBubble(t, func(t *testing.T, w *world) {
 			var log logbook
@@ -52,7 +52,7 @@ func TestMaxDebt(t *testing.T) {
 // before it is booked, however much that is, and however long it waits.
 func TestDebtKeepsReservations(t *testing.T) {
 	for _, each := range []time.Duration{time.Hour, 3650 * 24 * time.Hour} {
-		rule := limit.Must(limit.Funnel("debt", 10, 1, each))
+		rule := limit.Must(limit.TokenBucket("debt", 1, each, 10))
 		inBubble(t, func(t *testing.T, w *world) {
 			n := w.synced(hybrid.Options{MaxDebt: -1, Fallback: hybrid.FullLimit})
 			n.net.down()
@@ -81,7 +81,7 @@ func TestDebtKeepsReservations(t *testing.T) {
 //
 // Fault 80: nobody is refused for longer than a drain time.
 func TestCutOffForLong(t *testing.T) {
-	rule := limit.Must(limit.Funnel("busy", 25, 50, time.Second))
+	rule := limit.Must(limit.TokenBucket("busy", 50, time.Second, 25))
 	for _, size := range []int{2, 4} {
 		inBubble(t, func(t *testing.T, w *world) {
 			const interval, drain, unit = 50 * time.Millisecond, 500 * time.Millisecond, 20 * time.Millisecond

@@ -27,7 +27,7 @@ func TestDialIsNoOverload(t *testing.T) {
 					return net0.dial(ctx, network, addr)
 				}
 			})
-			l := newLimiter(t, rdb, hybrid.Options{NoNotices: true})
+			l := newLimiter(t, rdb, hybrid.Options{PollOnly: true})
 			time.Sleep(10 * time.Millisecond)
 			wantMode(t, l, hybrid.Synced)
 			l.Allow("k", longWindow)

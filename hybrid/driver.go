@@ -178,7 +178,7 @@ func (d *driver) step(ev reconcile.Event) {
 				if e.Booked {
 					ch <- nil
 				} else {
-					ch <- &UnavailableError{Reason: e.Reason, Err: e.Err}
+					ch <- &UnavailableError{Reason: e.Reason, err: e.Err}
 				}
 			}
 		}

@@ -52,8 +52,8 @@ func TestLostRepliesAndTheLog(t *testing.T) {
 				const lasts = 30 * time.Second
 				var log logbook
 				var seen changes
-				n := w.synced(hybrid.Options{SyncInterval: 20 * time.Millisecond, MaxLag: 20 * time.Millisecond, NoNotices: true, Logger: slog.New(&log), OnStateChange: seen.add}) // keys that refuse ask all the time
-				time.Sleep(time.Minute)                                                                                                                                             // what the start has said is forgotten
+				n := w.synced(hybrid.Options{SyncInterval: 20 * time.Millisecond, MaxLag: 20 * time.Millisecond, PollOnly: true, Logger: slog.New(&log), OnStateChange: seen.add}) // keys that refuse ask all the time
+				time.Sleep(time.Minute)                                                                                                                                            // what the start has said is forgotten
 				_, all := log.count(slog.LevelWarn)
 				rng := rand.New(rand.NewPCG(uint64(percent), 1))
 				n.net.set(func(n *network) { n.loss = func() bool { return rng.IntN(100) < percent } })
@@ -355,7 +355,7 @@ func TestOnEventHangs(t *testing.T) {
 func TestConflictsAreToldOnce(t *testing.T) {
 	for what, other := range map[string]*limit.Rule{
 		"period":    limit.Must(limit.SlidingWindow("api", 20, time.Second)),
-		"algorithm": limit.Must(limit.Funnel("api", 20, 20, time.Minute)),
+		"algorithm": limit.Must(limit.TokenBucket("api", 20, time.Minute, 20)),
 	} {
 		var log logbook
 		var seen happenings

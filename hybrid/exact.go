@@ -1,6 +1,7 @@
 package hybrid
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -11,60 +12,36 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// TakeExact is [Limiter.Take] for a limit that must be exact, such as one of log-ins or payouts: Redis
-// decides, unless this node knows that it would refuse. So it waits for one round trip, or does not
-// wait at all.
+// TakeExact is [Limiter.TakeAll] for limits that must be exact, such as one of log-ins or payouts: Redis
+// decides, all checks together or none. It waits for one round trip, or not at all if this node knows
+// that it would refuse. If all nodes take a key by TakeExact only, it admits no more than package remote
+// does. Source is [limit.SourceRemote] if Redis has decided.
 //
-// What this node knows is what Redis has said: in an answer, or in the notice of another node that the
-// key is used up. Units that this node has admitted by Take and not reported yet count as well. A key
-// that has room again although no notice has reached this node, as after a Reset whose notice was lost, is
-// refused for at most as long as by Take. Otherwise Redis decides with the script of package remote.
-// While several calls are under way, others wait and share one exchange.
-//
-// If all nodes take a key by TakeExact only, it admits no more than package remote does. Units that
-// other calls admit count when they are reported, so that their bound holds for the key, see
-// docs/guarantees.md.
-//
-// In an outage [Options].Fallback decides as for Take, at once, and Source is
-// [limit.SourceDegraded]. Until the outage is noticed the call fails. Each call is executed at most
-// once. With an error the Result is a refusal, and the units may have been taken or not: only an error
-// about the arguments or the key means that they were not. The errors are that of [Limiter.CheckRule],
-// [limit.ErrInvalidN], [limit.ErrClosed], an [*UnavailableError], the error of ctx, and a
-// [*limit.KeyError] if Redis cannot use the key. Give ctx the time that the caller can wait: without it
-// a call may wait for up to 8 times [Options].CommandTimeout, longer if Redis is far away. A ctx that is
-// cancelled without a deadline may be noticed only then.
-//
-// Units that are refunded count for Redis until they are reported, within [Options].SyncInterval. A call
-// that Redis refuses meanwhile on this node waits for that report, and asks again: usually for two round trips more.
-//
-// Source is [limit.SourceRemote] if Redis has decided. 0 units consume nothing and ask no one. A
-// limiter without Redis decides by itself.
-func (l *Limiter) TakeExact(ctx context.Context, key string, rule *limit.Rule, n int64) (limit.Result, error) {
-	if err := l.why(rule, n); err != nil {
-		return l.invalid(key, rule, n), fmt.Errorf("hybrid: take: %w", err)
-	}
-	if n == 0 {
-		return l.Take(key, rule, 0), nil
-	}
-	var few [table.FewChecks]limit.Check
-	v, err := l.takeExactly(ctx, decision.AppendParts(few[:0], key, rule, n), nil)
-	return v.Result, err
-}
-
-// TakeAllExact is [Limiter.TakeAll] by which Redis decides as in [Limiter.TakeExact]: all checks
-// together, or none. On a Redis Cluster and on a Ring their keys must be in one shard of this limiter;
-// if not, the error wraps [limit.ErrUnsupported]. The error says which check is the cause.
-func (l *Limiter) TakeAllExact(ctx context.Context, checks ...limit.Check) (limit.AllResult, error) {
+// In an outage [Options].Fallback decides, at once. Until the outage is noticed the call fails. Each call
+// is executed at most once. With an error the result is a refusal, and the units may have been taken or
+// not: only an error about an argument or a key, an [limit.ErrInvalidN], [limit.ErrNilRule],
+// [limit.ErrUnsupported] or [*limit.KeyError], means that they were not. The others are
+// [limit.ErrClosed], an [*UnavailableError] and the error of ctx, which bounds the time that a caller waits. On
+// a Cluster and on a Ring the keys of several checks must be in one shard.
+func (l *Limiter) TakeExact(ctx context.Context, checks ...limit.Check) (limit.AllResult, error) {
 	for i := range checks {
 		if err := l.why(checks[i].Rule, checks[i].N); err != nil {
 			return l.invalidAll(checks, i), fmt.Errorf("hybrid: take: check %d: %w", i, err)
 		}
 	}
+	if len(checks) == 1 && checks[0].Rule.Parts() != nil {
+		var few [table.FewChecks]limit.Check
+		parts := decision.AppendParts(few[:0], checks[0].Key, checks[0].Rule, checks[0].N)
+		return l.takeExactly(ctx, parts, first[:len(parts)])
+	}
 	all, of := decision.Expand(checks)
 	return l.takeExactly(ctx, all, of)
 }
 
-// takeExactly is TakeAllExact of what [decision.Expand] returned for valid checks.
+// first has the index of an only check for each part of its rule.
+var first [16]int
+
+// takeExactly is TakeExact of what [decision.Expand] returned for valid checks.
 func (l *Limiter) takeExactly(ctx context.Context, checks []limit.Check, of []int) (limit.AllResult, error) {
 	switch {
 	case len(checks) == 0:
@@ -96,13 +73,13 @@ func (l *Limiter) knows(checks []limit.Check) (v limit.AllResult, known bool) {
 	v, now := decision.None(), l.now()
 	for i := range checks {
 		q := &checks[i]
-		if res, refused := l.table.Refuses(q.Key, q.Rule, q.Units(), now); refused {
+		if res, refused := l.table.Refuses(q.Key, q.Rule, cmp.Or(q.N, 1), now); refused {
 			decision.Add(&v, i, q.Rule, res)
 		}
 	}
 	known = !v.Allowed || len(checks) == 1 && v.WouldRefuse // if only dry runs refuse, Redis counts the others
 	if known {
-		l.count(checks[v.By].Rule, checks[v.By].Units(), v.Result)
+		l.count(checks[v.By].Rule, cmp.Or(checks[v.By].N, 1), v.Result)
 	}
 	return v, known
 }
@@ -128,7 +105,7 @@ const returnRounds = 16
 func (l *Limiter) askExactly(ctx context.Context, checks []limit.Check) (v limit.AllResult, err error) {
 	asked := slices.Clone(checks)
 	for i := range asked {
-		asked[i].N = asked[i].Units()
+		asked[i].N = cmp.Or(asked[i].N, 1)
 	}
 	out := make([]limit.Result, len(asked))
 	before := make([]uint32, len(asked))

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/reconcile"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
@@ -63,7 +64,7 @@ var errWaited = fmt.Errorf("hybrid: it was not sent, because redis has not answe
 // buckets returns how many buckets Redis reads for c.
 func (c *exactCall) buckets() (n int) {
 	for i := range c.checks {
-		n += c.checks[i].Rule.Buckets() + 1
+		n += arith.Of(c.checks[i].Rule).Buckets + 1
 	}
 	return n
 }

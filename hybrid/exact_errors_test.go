@@ -21,18 +21,18 @@ func TestExactErrors(t *testing.T) {
 		cancel()
 		none := (*hybrid.Limiter)(nil)
 		for name, c := range map[string]struct {
-			ask  func() (limit.Result, error)
+			ask  func() (limit.AllResult, error)
 			want error
 		}{
-			"negative":   {func() (limit.Result, error) { return l.TakeExact(bg, "k", longTen, -1) }, limit.ErrInvalidN},
-			"no rule":    {func() (limit.Result, error) { return l.TakeExact(bg, "k", nil, 1) }, limit.ErrNilRule},
-			"log":        {func() (limit.Result, error) { return l.TakeExact(bg, "k", log, 1) }, limit.ErrUnsupported},
-			"no limiter": {func() (limit.Result, error) { return none.TakeExact(bg, "k", longTen, 1) }, limit.ErrClosed},
-			"ended":      {func() (limit.Result, error) { return l.TakeExact(ended, "k", longTen, 1) }, context.Canceled},
-			"too many":   {func() (limit.Result, error) { return l.TakeExact(bg, "k", longTen, 11) }, nil},
-			"other shape": {func() (limit.Result, error) {
-				v, err := l.TakeAllExact(bg, limit.Check{Key: "k", Rule: longTen}, limit.Check{Key: "k", Rule: limit.Must(limit.SlidingWindow("ten", 10, time.Hour))})
-				return v.Result, err
+			"negative":   {func() (limit.AllResult, error) { return l.TakeExact(bg, limit.Check{Key: "k", Rule: longTen, N: -1}) }, limit.ErrInvalidN},
+			"no rule":    {func() (limit.AllResult, error) { return l.TakeExact(bg, limit.Check{Key: "k", Rule: nil}) }, limit.ErrNilRule},
+			"log":        {func() (limit.AllResult, error) { return l.TakeExact(bg, limit.Check{Key: "k", Rule: log}) }, limit.ErrUnsupported},
+			"no limiter": {func() (limit.AllResult, error) { return none.TakeExact(bg, limit.Check{Key: "k", Rule: longTen}) }, limit.ErrClosed},
+			"ended":      {func() (limit.AllResult, error) { return l.TakeExact(ended, limit.Check{Key: "k", Rule: longTen}) }, context.Canceled},
+			"too many":   {func() (limit.AllResult, error) { return l.TakeExact(bg, limit.Check{Key: "k", Rule: longTen, N: 11}) }, nil},
+			"other shape": {func() (limit.AllResult, error) {
+				v, err := l.TakeExact(bg, limit.Check{Key: "k", Rule: longTen}, limit.Check{Key: "k", Rule: limit.Must(limit.SlidingWindow("ten", 10, time.Hour))})
+				return v, err
 			}, limit.ErrUnsupported},
 		} {
 			if res, err := c.ask(); !errors.Is(err, c.want) || res.Allowed || c.want == nil && (err != nil || res.RetryAfter != limit.Never) {
@@ -40,19 +40,16 @@ func TestExactErrors(t *testing.T) {
 			}
 		}
 		// The first check is two for Redis. The error and the answer have the caller's number of the bad one.
-		v, err := l.TakeAllExact(bg, limit.Check{Key: "q", Rule: several}, limit.Check{Key: "k", Rule: longTen},
+		v, err := l.TakeExact(bg, limit.Check{Key: "q", Rule: several}, limit.Check{Key: "k", Rule: longTen},
 			limit.Check{Key: "k", Rule: limit.Must(limit.SlidingWindow("ten", 10, time.Hour))})
 		if err == nil || !strings.Contains(err.Error(), "check 2: ") || v.By != 2 || v.Source != limit.SourceInvalid || v.RetryAfter != limit.Never {
 			t.Errorf("other shape behind a combined rule: %+v, %v", v, err)
-		}
-		if res, err := l.TakeExact(bg, "k", longTen, 0); err != nil || !res.Allowed {
-			t.Errorf("no units: %+v, %v", res, err)
 		}
 		w.wantUsed("k", longTen, 0)
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if res, err := l.TakeExact(bg, "k", longTen, 1); !errors.Is(err, limit.ErrClosed) || res.Allowed {
+		if res, err := l.TakeExact(bg, limit.Check{Key: "k", Rule: longTen}); !errors.Is(err, limit.ErrClosed) || res.Allowed {
 			t.Errorf("closed: %+v, %v", res, err)
 		}
 	})
@@ -68,7 +65,7 @@ func TestExactBrokenKey(t *testing.T) {
 		}
 		wrong := func(l *hybrid.Limiter, checks ...limit.Check) {
 			t.Helper()
-			v, err := l.TakeAllExact(bg, checks...)
+			v, err := l.TakeExact(bg, checks...)
 			var broken *limit.KeyError
 			if !errors.As(err, &broken) || v.Allowed || checks[v.By].Key != "bad" {
 				t.Errorf("%+v, %v", v, err)

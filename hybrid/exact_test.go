@@ -21,7 +21,7 @@ const mostTogether = 128
 // exact takes one unit, and reports whether it was admitted. An error fails the test.
 func exact(t testing.TB, l *hybrid.Limiter, key string, rule *limit.Rule) bool {
 	t.Helper()
-	res, err := l.TakeExact(bg, key, rule, 1)
+	res, err := l.TakeExact(bg, limit.Check{Key: key, Rule: rule})
 	if err != nil {
 		t.Errorf("TakeExact: %v", err)
 	}
@@ -74,7 +74,7 @@ func TestExactRefusesFromMemory(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond) // the notice arrives
 		for _, l := range []*hybrid.Limiter{a, b, a, b} {
-			if res, err := l.TakeExact(bg, "k", r, 1); err != nil || res.Allowed || res.RetryAfter <= 0 || res.Remaining != 0 {
+			if res, err := l.TakeExact(bg, limit.Check{Key: "k", Rule: r}); err != nil || res.Allowed || res.RetryAfter <= 0 || res.Remaining != 0 {
 				t.Errorf("%+v, %v", res, err)
 			}
 		}
@@ -120,14 +120,14 @@ func TestExactReplyLost(t *testing.T) {
 		n := w.synced(hybrid.Options{})
 		exact(t, n.Limiter, "warm", r)
 		n.net.set(func(n *network) { n.cut = 1 })
-		res, err := n.TakeExact(bg, "k", r, 3)
+		res, err := n.TakeExact(bg, limit.Check{Key: "k", Rule: r, N: 3})
 		var away *hybrid.UnavailableError
 		if !errors.As(err, &away) || res.Allowed {
 			t.Errorf("%+v, %v", res, err)
 		}
 		w.wantUsed("k", r, 3)
 		time.Sleep(time.Second)
-		if res, err := n.TakeExact(bg, "k", r, 7); err != nil || !res.Allowed {
+		if res, err := n.TakeExact(bg, limit.Check{Key: "k", Rule: r, N: 7}); err != nil || !res.Allowed {
 			t.Errorf("%+v, %v", res, err)
 		}
 		if s := n.Figures(); s.ExactAsked != 3 || s.ExactFailed != 1 {
@@ -153,7 +153,7 @@ func TestExactInOutage(t *testing.T) {
 		}
 		began := time.Now()
 		for i := range 6 { // of the 9 units that are left this node has a half
-			res, err := n.TakeExact(bg, "k", r, 1)
+			res, err := n.TakeExact(bg, limit.Check{Key: "k", Rule: r})
 			if err != nil || res.Source != limit.SourceDegraded || res.Allowed != (i < 4) {
 				t.Errorf("call %d: %+v, %v", i, res, err)
 			}
@@ -185,7 +185,7 @@ func TestExactWhileRedisHangs(t *testing.T) {
 				ctx, cancel := context.WithTimeout(bg, 100*time.Millisecond)
 				defer cancel()
 				began := time.Now()
-				if res, err := n.TakeExact(ctx, "k", r, 1); !errors.Is(err, context.DeadlineExceeded) || res.Allowed {
+				if res, err := n.TakeExact(ctx, limit.Check{Key: "k", Rule: r}); !errors.Is(err, context.DeadlineExceeded) || res.Allowed {
 					t.Errorf("%+v, %v", res, err)
 				}
 				if d := time.Since(began); d > 101*time.Millisecond {
@@ -197,7 +197,7 @@ func TestExactWhileRedisHangs(t *testing.T) {
 		for n.State().Mode != hybrid.Degraded {
 			time.Sleep(10 * time.Millisecond)
 		}
-		if res, err := n.TakeExact(bg, "k", r, 1); err != nil || !res.Allowed || res.Source != limit.SourceDegraded {
+		if res, err := n.TakeExact(bg, limit.Check{Key: "k", Rule: r}); err != nil || !res.Allowed || res.Source != limit.SourceDegraded {
 			t.Errorf("%+v, %v", res, err)
 		}
 		n.net.up()
@@ -230,7 +230,7 @@ func TestExactFarAway(t *testing.T) {
 		ctx, cancel := context.WithCancel(bg)
 		time.AfterFunc(10*time.Millisecond, cancel)
 		began := time.Now()
-		if _, err := n.TakeExact(ctx, "k", longTen, 1); !errors.Is(err, context.Canceled) || time.Since(began) > 11*time.Millisecond {
+		if _, err := n.TakeExact(ctx, limit.Check{Key: "k", Rule: longTen}); !errors.Is(err, context.Canceled) || time.Since(began) > 11*time.Millisecond {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 		all.Wait()
@@ -263,7 +263,7 @@ func TestExactWaitsIntoAnOutage(t *testing.T) {
 		for i := range calls {
 			all.Go(func() {
 				time.Sleep(time.Duration(i%8) * time.Millisecond)
-				switch res, err := n.TakeExact(bg, fmt.Sprint(i), hundred, 1); {
+				switch res, err := n.TakeExact(bg, limit.Check{Key: fmt.Sprint(i), Rule: hundred}); {
 				case err != nil:
 					failed.Add(1)
 				case res.Allowed && res.Source == limit.SourceDegraded:
@@ -328,7 +328,7 @@ func TestExactAll(t *testing.T) {
 		w.wantUsed("k", part[1], 6)
 		all := func(want bool, by int, checks ...limit.Check) {
 			t.Helper()
-			v, err := l.TakeAllExact(bg, checks...)
+			v, err := l.TakeExact(bg, checks...)
 			if err != nil || v.Allowed != want || by >= 0 && v.By != by {
 				t.Errorf("%+v, %v", v, err)
 			}
@@ -338,7 +338,7 @@ func TestExactAll(t *testing.T) {
 		w.wantUsed("other", longTen, 0)
 		all(true, -1, limit.Check{Key: "k", Rule: several.DryRun()}, limit.Check{Key: "other", Rule: longTen, N: 10})
 		w.wantUsed("other", longTen, 10)
-		res, err := l.TakeExact(bg, "other", longTen.DryRun(), 1)
+		res, err := l.TakeExact(bg, limit.Check{Key: "other", Rule: longTen.DryRun()})
 		if err != nil || !res.Allowed || !res.WouldRefuse {
 			t.Errorf("%+v, %v", res, err)
 		}
@@ -408,7 +408,7 @@ func TestExactWaitsInTurn(t *testing.T) {
 				began := time.Now()
 				ctx, cancel := context.WithTimeout(bg, time.Minute)
 				defer cancel()
-				res, err := n.TakeExact(ctx, "k", fine, 1)
+				res, err := n.TakeExact(ctx, limit.Check{Key: "k", Rule: fine})
 				var away *hybrid.UnavailableError
 				if d := time.Since(began); !errors.As(err, &away) || away.Reason != "timeout" || res.Allowed || d > 8*250*time.Millisecond+time.Millisecond {
 					t.Errorf("%+v, %v after %v", res, err, d)

@@ -28,7 +28,7 @@ func ExampleLimiter_WaitN() {
 	lim := limit.Must(hybrid.New(nil, hybrid.Options{}))
 	defer lim.Close()
 
-	mb := limit.Must(limit.TokenBucket("megabytes", limit.Tokens{Burst: 10, Refill: 100, Per: time.Second}))
+	mb := limit.Must(limit.TokenBucket("megabytes", 100, time.Second, 10))
 	ctx := context.Background()
 	for range 3 {
 		fmt.Println(lim.WaitN(ctx, "uplink", mb, 8)) // the second and third take 60 and 80 ms
@@ -46,11 +46,11 @@ func ExampleLimiter_ReserveN() {
 	lim := limit.Must(hybrid.New(nil, hybrid.Options{}))
 	defer lim.Close()
 
-	pages := limit.Must(limit.TokenBucket("pages", limit.Tokens{Burst: 60, Refill: 1, Per: time.Minute}))
+	pages := limit.Must(limit.TokenBucket("pages", 1, time.Minute, 60))
 	first := lim.ReserveN("printer", pages, 60)
 	second := lim.ReserveN("printer", pages, 30)
 	fmt.Println(first.Delay(), second.Delay().Round(time.Minute))
-	second.Cancel()
+	second.Cancel(bg)
 	fmt.Println(lim.ReserveN("printer", pages, 10).Delay().Round(time.Minute))
 	fmt.Println(lim.ReserveN("printer", pages, 61).OK()) // more than the limit holds
 	// Output:

@@ -40,7 +40,7 @@ func ExampleLimiter_Take() {
 	defer lim.Close()
 
 	// Holds 16, and leaks one every 2 s.
-	rule := limit.Must(limit.Funnel("reply", 16, 30, time.Minute))
+	rule := limit.Must(limit.TokenBucket("reply", 30, time.Minute, 16))
 	res := lim.Take("alice", rule, 15)
 	fmt.Println(res.Allowed, res.Remaining, "of", res.Limit)
 	res = lim.Take("alice", rule, 3)
@@ -232,7 +232,7 @@ func ExampleLimiter_Wait() {
 	lim := limit.Must(hybrid.New(nil, hybrid.Options{}))
 	defer lim.Close()
 
-	uploads := limit.Must(limit.Funnel("uploads", 1, 50, time.Second)) // one every 20 ms
+	uploads := limit.Must(limit.TokenBucket("uploads", 50, time.Second, 1)) // one every 20 ms
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	for range 3 {
@@ -253,7 +253,7 @@ func ExampleLimiter_Reserve() {
 	lim := limit.Must(hybrid.New(nil, hybrid.Options{}))
 	defer lim.Close()
 
-	reports := limit.Must(limit.Funnel("reports", 2, 6, time.Hour)) // one in ten minutes
+	reports := limit.Must(limit.TokenBucket("reports", 6, time.Hour, 2)) // one in ten minutes
 	for range 4 {
 		r := lim.Reserve("alice", reports)
 		fmt.Println(r.OK(), r.Delay().Round(time.Minute))

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -21,8 +22,8 @@ func TestExpiredIsNotLost(t *testing.T) {
 	}
 	var all []play
 	for _, rule := range []*limit.Rule{
-		limit.Must(limit.TokenBucket("b", limit.Tokens{Burst: 5, Refill: 5, Per: time.Minute})),
-		limit.Must(limit.TokenBucket("odd", limit.Tokens{Burst: 7, Refill: 7, Per: 61 * time.Second})),
+		limit.Must(limit.TokenBucket("b", 5, time.Minute, 5)),
+		limit.Must(limit.TokenBucket("odd", 7, 61*time.Second, 7)),
 		limit.Must(limit.SlidingWindow("s", 5, time.Minute)),
 		limit.Must(limit.FixedWindow("x", 5, time.Minute)),
 	} {
@@ -63,7 +64,7 @@ func TestExpiredIsNotLost(t *testing.T) {
 					t.Errorf("%v: node %d: %d keys rolled back, %d losses", p, i, s.RolledBackKeys, s.Losses)
 				}
 			}
-			if p.size > 1 || p.rule.Algorithm() != limit.AlgorithmFunnel {
+			if p.size > 1 || arith.Of(p.rule).Algorithm != arith.TokenBucket {
 				return
 			}
 			if most := p.rule.Limit() + int64(time.Since(begun).Minutes()*float64(p.rule.Limit())); int64(total) > most {

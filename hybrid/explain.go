@@ -120,7 +120,7 @@ func (e *explanation) fill(c *counter.Counter, now int64) bool {
 func (d *driver) askStored(ctx context.Context, key string, list []explanation) {
 	if s := d.state.Load(); s.Mode == Degraded || s.Mode == Closed {
 		for i := range list {
-			list[i].Redis = &inside.Stored{Err: &UnavailableError{Reason: cmp.Or(s.Reason, "closed"), Err: s.Err}}
+			list[i].Redis = &inside.Stored{Err: &UnavailableError{Reason: cmp.Or(s.Reason, "closed"), err: s.Err}}
 		}
 		return
 	}

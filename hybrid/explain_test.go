@@ -109,7 +109,7 @@ func TestNearest(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	dry := limit.Must(limit.Funnel("dry", 10, 10, 24*time.Hour)).DryRun()
+	dry := limit.Must(limit.TokenBucket("dry", 10, 24*time.Hour, 10)).DryRun()
 	for i := range 300 {
 		l.AllowN(fmt.Sprintf("k%03d", i), hundred, int64(i%100))
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -42,7 +43,7 @@ func TestLiveNodes(t *testing.T) {
 // what was known, and all of it is booked afterwards.
 func TestFallbackPolicies(t *testing.T) {
 	window := limit.Must(limit.SlidingWindow("w", 90, 24*time.Hour))
-	funnel := limit.Must(limit.Funnel("f", 90, 90, 24*time.Hour))
+	funnel := limit.Must(limit.TokenBucket("f", 90, 24*time.Hour, 90))
 	for _, c := range []struct {
 		policy hybrid.Fallback
 		fresh  int // the fleet's share of a key that nobody has used, with 3 nodes
@@ -54,7 +55,7 @@ func TestFallbackPolicies(t *testing.T) {
 		{hybrid.FailClosed, 0, 0},
 	} {
 		for _, rule := range []*limit.Rule{window, funnel} {
-			t.Run(c.policy.String()+"/"+rule.Algorithm().String(), func(t *testing.T) {
+			t.Run(c.policy.String()+"/"+arith.Of(rule).Algorithm.String(), func(t *testing.T) {
 				inBubble(t, func(t *testing.T, w *world) {
 					nodes := w.fleet(3, hybrid.Options{Fallback: c.policy})
 					for _, n := range nodes {

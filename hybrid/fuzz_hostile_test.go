@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -144,9 +145,9 @@ func (l *liar) number(word string) string {
 var hostileRules = []*limit.Rule{
 	longTen, longFunnel,
 	limit.Must(limit.SlidingWindow("short", 10, time.Second)),
-	limit.Must(limit.Funnel("quick", 10, 7, time.Second)),
+	limit.Must(limit.TokenBucket("quick", 7, time.Second, 10)),
 	limit.Must(limit.FixedWindow("fixed", 10, time.Minute)),
-	limit.Must(limit.SlidingWindowBuckets("big", limit.MaxUnits, 24*time.Hour, 2)),
+	limit.Must(limit.SlidingWindowBuckets("big", arith.MaxUnits, 24*time.Hour, 2)),
 }
 
 // FuzzHostileRedis lets a limiter talk to a Redis that lies, and then to an

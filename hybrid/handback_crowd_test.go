@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // Users log in six times in a row, with a limit of 5, while the table is nearly full, so that many keys have no
@@ -25,7 +26,7 @@ func TestHandedBackInACrowd(t *testing.T) {
 		for i := range 100 {
 			key, rule := fmt.Sprint("user ", i), fives[i%len(fives)]
 			for range 6 {
-				res, err := n.TakeExact(bg, key, rule, 1)
+				res, err := n.TakeExact(bg, limit.Check{Key: key, Rule: rule})
 				if err != nil || !res.Allowed {
 					t.Fatalf("%v, %s: %+v, %v", rule, key, res, err)
 				}
@@ -51,7 +52,7 @@ func TestHandedBackOfAKeyThatLeaves(t *testing.T) {
 			for i := range 3 {
 				done := make(chan bool)
 				go func() {
-					res, err := n.TakeExact(bg, "k", rule, 1)
+					res, err := n.TakeExact(bg, limit.Check{Key: "k", Rule: rule})
 					done <- err == nil && res.Allowed
 				}()
 				time.Sleep(10 * time.Millisecond)

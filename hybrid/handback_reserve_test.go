@@ -16,8 +16,8 @@ import (
 // Fault 107: a reservation behind the units that are handed back.
 func TestHandedBackBeforeAReservation(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		rule := limit.Must(limit.Funnel("bucket", 10, 1, 10*time.Second))
-		ample := limit.Must(limit.Funnel("bucket", 1000, 1, 10*time.Second))
+		rule := limit.Must(limit.TokenBucket("bucket", 1, 10*time.Second, 10))
+		ample := limit.Must(limit.TokenBucket("bucket", 1, 10*time.Second, 1000))
 		nodes := w.fleet(2, hybrid.Options{})
 		a, b := nodes[0].Limiter, nodes[1].Limiter
 		wantAdmitted(t, a, "k", rule, 10, 10)
@@ -59,8 +59,8 @@ func TestHandedBackAfterAReservation(t *testing.T) {
 	for _, how := range []string{"cancelled", "one of two is left", "gave up"} {
 		t.Run(how, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
-				rule := limit.Must(limit.Funnel("bucket", 10, 1, 10*time.Second))
-				ample := limit.Must(limit.Funnel("bucket", 1000, 1, 10*time.Second))
+				rule := limit.Must(limit.TokenBucket("bucket", 1, 10*time.Second, 10))
+				ample := limit.Must(limit.TokenBucket("bucket", 1, 10*time.Second, 1000))
 				nodes := w.fleet(2, hybrid.Options{})
 				a, b := nodes[0].Limiter, nodes[1].Limiter
 				wantAdmitted(t, a, "k", rule, 10, 10)
@@ -68,7 +68,7 @@ func TestHandedBackAfterAReservation(t *testing.T) {
 				if err := b.Preload(bg, []string{"k"}, rule); err != nil {
 					t.Fatal(err)
 				}
-				reserve := func(n int64) *limit.Reservation {
+				reserve := func(n int64) limit.Reservation {
 					r := b.ReserveN("k", rule, n)
 					if flush(t, b); !r.OK() || r.Delay() == 0 {
 						t.Fatalf("%d units: %v", n, r.Delay())
@@ -77,10 +77,10 @@ func TestHandedBackAfterAReservation(t *testing.T) {
 				}
 				switch how {
 				case "cancelled":
-					reserve(2).Cancel()
+					reserve(2).Cancel(bg)
 				case "one of two is left":
 					reserve(1)
-					reserve(1).Cancel()
+					reserve(1).Cancel(bg)
 					flush(t, b)
 					time.Sleep(11 * time.Second)
 				case "gave up":
@@ -118,9 +118,9 @@ func TestHandedBackAfterAReservation(t *testing.T) {
 // Fault 107: two limits of one key.
 func TestHandedBackUnderTwoLimits(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		small := limit.Must(limit.Funnel("bucket", 10, 1, 10*time.Second))
-		large := limit.Must(limit.Funnel("bucket", 20, 1, 10*time.Second))
-		ample := limit.Must(limit.Funnel("bucket", 1000, 1, 10*time.Second))
+		small := limit.Must(limit.TokenBucket("bucket", 1, 10*time.Second, 10))
+		large := limit.Must(limit.TokenBucket("bucket", 1, 10*time.Second, 20))
+		ample := limit.Must(limit.TokenBucket("bucket", 1, 10*time.Second, 1000))
 		nodes := w.fleet(3, hybrid.Options{})
 		a, b, c := nodes[0].Limiter, nodes[1].Limiter, nodes[2].Limiter
 		wantAdmitted(t, a, "k", small, 10, 10)
@@ -139,7 +139,7 @@ func TestHandedBackUnderTwoLimits(t *testing.T) {
 		if flush(t, c); r.Delay() < 49*time.Second {
 			t.Fatal(r.Delay())
 		}
-		r.Cancel()
+		r.Cancel(bg)
 		flush(t, c)
 		a.Refund("k", small, 10)
 		flush(t, a)

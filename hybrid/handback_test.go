@@ -14,7 +14,7 @@ import (
 // fives are limits of five units, by each algorithm that nodes can share. None of their units expires in
 // a test.
 var fives = []*limit.Rule{
-	limit.Must(limit.Funnel("bucket", 5, 1, 10_000*time.Hour)),
+	limit.Must(limit.TokenBucket("bucket", 1, 10_000*time.Hour, 5)),
 	limit.Must(limit.SlidingWindow("sliding", 5, 10_000*time.Hour)),
 	limit.Must(limit.FixedWindow("fixed", 5, 10_000*time.Hour)),
 	limit.Must(limit.Quota("quota", 5, limit.Calendar{Unit: limit.Month})),
@@ -52,7 +52,7 @@ func combined(rule *limit.Rule) *limit.Rule { return limit.Must(limit.Combine("b
 var waysBack = []way{
 	refunded("Take", func(l *hybrid.Limiter, key string, rule *limit.Rule) (bool, error) { return l.Allow(key, rule), nil }),
 	refunded("TakeExact", func(l *hybrid.Limiter, key string, rule *limit.Rule) (bool, error) {
-		res, err := l.TakeExact(bg, key, rule, 1)
+		res, err := l.TakeExact(bg, limit.Check{Key: key, Rule: rule})
 		return res.Allowed, err
 	}),
 	refunded("TakeAtMost", func(l *hybrid.Limiter, key string, rule *limit.Rule) (bool, error) {
@@ -68,8 +68,8 @@ var waysBack = []way{
 	refunded("TakeAll", func(l *hybrid.Limiter, key string, rule *limit.Rule) (bool, error) {
 		return l.TakeAll(limit.Check{Key: key, Rule: rule}, limit.Check{Key: "other", Rule: ofMany}).Allowed, nil
 	}),
-	refunded("TakeAllExact", func(l *hybrid.Limiter, key string, rule *limit.Rule) (bool, error) {
-		v, err := l.TakeAllExact(bg, limit.Check{Key: key, Rule: rule, N: 1})
+	refunded("TakeExact", func(l *hybrid.Limiter, key string, rule *limit.Rule) (bool, error) {
+		v, err := l.TakeExact(bg, limit.Check{Key: key, Rule: rule})
 		return v.Allowed, err
 	}),
 	{"several limits", func(_ testing.TB, l *hybrid.Limiter, key string, rule *limit.Rule) func() {
@@ -88,9 +88,9 @@ var waysBack = []way{
 	{"Cancel", func(_ testing.TB, l *hybrid.Limiter, key string, rule *limit.Rule) func() {
 		r := l.Reserve(key, rule)
 		if r.OK() && r.Delay() == 0 {
-			return r.Cancel
+			return func() { r.Cancel(bg) }
 		}
-		r.Cancel()
+		r.Cancel(bg)
 		return nil
 	}},
 	{"with a context, exact", func(t testing.TB, l *hybrid.Limiter, key string, rule *limit.Rule) func() {

@@ -3,6 +3,7 @@ package hybrid
 import (
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/internal/reconcile"
@@ -43,7 +44,7 @@ func (v view) CountInvalid(rule *limit.Rule) {
 
 // CountExempt implements [inside.View].
 func (v view) CountExempt(name string) {
-	if len(name) > limit.MaxNameBytes {
+	if len(name) > arith.MaxNameBytes {
 		name = "" // what counts by rule has bounded names
 	}
 	if v.Limiter != nil {
@@ -99,7 +100,7 @@ func (l *Limiter) figures(survey func(t *table.Table, now int64) counter.Survey)
 	}
 	ts := l.table.Stats()
 	s.Keys, s.Evictions, s.Overflow, s.Conflicts = ts.Live, uint64(ts.Evictions), uint64(ts.Overflow), uint64(ts.Conflicts)
-	s.Remembered, s.Displaced = ts.Remembered, uint64(ts.Displaced)
+	s.Rebuilt, s.Remembered, s.Displaced = uint64(ts.Rebuilt), ts.Remembered, uint64(ts.Displaced)
 	c := &l.stats
 	s.Batches, s.KeysSynced, s.ResentBatches = c.Batches.Load(), c.KeysSynced.Load(), c.Resent.Load()
 	s.Heartbeats, s.Failures, s.Losses = c.Beats.Load(), c.Failures.Load(), c.Losses.Load()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/internal/reconcile"
@@ -47,7 +48,7 @@ func (l *Limiter) CheckRule(rule *limit.Rule) error {
 		return fmt.Errorf("hybrid: %w", limit.ErrNilRule)
 	case rule.Parts() != nil:
 		return decision.EachPart(rule, l.CheckRule)
-	case rule.Algorithm() == limit.AlgorithmSlidingLog:
+	case arith.Of(rule).Algorithm == arith.SlidingLog:
 		return fmt.Errorf("hybrid: %w: %v: a sliding log cannot be merged from batches; use a sliding window here, or package remote for an exact log", limit.ErrUnsupported, rule)
 	}
 	return nil
@@ -56,7 +57,7 @@ func (l *Limiter) CheckRule(rule *limit.Rule) error {
 // usable reports whether the table can decide a check. If not, the rule may be combined, or the check is
 // invalid.
 func (l *Limiter) usable(rule *limit.Rule, n int64) bool {
-	return l != nil && l.table != nil && n >= 0 && rule.Valid() && rule.Algorithm() < limit.AlgorithmSlidingLog
+	return l != nil && l.table != nil && n >= 0 && rule.Valid() && arith.Of(rule).Algorithm < arith.SlidingLog
 }
 
 // Flush reconciles every key in memory with Redis now: what is pending is reported, and the

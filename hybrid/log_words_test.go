@@ -19,8 +19,8 @@ func TestErrorsDoNotNameRemote(t *testing.T) {
 			t.Error(err)
 		}
 		var unavailable *UnavailableError
-		if errors.As(err, &unavailable) && unavailable.Err != cause {
-			t.Errorf("the cause is %v", unavailable.Err)
+		if errors.As(err, &unavailable) && unavailable.err != cause {
+			t.Errorf("the cause is %v", unavailable.err)
 		}
 	}
 	if err := reconcile.Plain(nil); err != nil {

@@ -37,8 +37,6 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.LateDial))
 }
 
-var _ limit.Limiter = (*hybrid.Limiter)(nil)
-
 type silence struct{}
 
 func (silence) Printf(context.Context, string, ...any) {}
@@ -50,7 +48,7 @@ var bg = context.Background()
 var (
 	longWindow = limit.Must(limit.SlidingWindow("long", 1_000_000, 24*time.Hour))
 	longTen    = limit.Must(limit.SlidingWindow("ten", 10, 24*time.Hour))
-	longFunnel = limit.Must(limit.Funnel("slow", 10, 10, 24*time.Hour))
+	longFunnel = limit.Must(limit.TokenBucket("slow", 10, 24*time.Hour, 10))
 	hundred    = limit.Must(limit.SlidingWindow("hundred", 100, 24*time.Hour))
 )
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -18,8 +19,8 @@ func TestFleetStartsDuringAnOutage(t *testing.T) {
 		"refused": func(n *network) { n.refuse = true },
 		"silent":  func(n *network) { n.swallow = true },
 	} {
-		for _, rule := range []*limit.Rule{hundred, limit.Must(limit.Funnel("f", 100, 100, 24*time.Hour))} {
-			t.Run(name+"/"+rule.Algorithm().String(), func(t *testing.T) {
+		for _, rule := range []*limit.Rule{hundred, limit.Must(limit.TokenBucket("f", 100, 24*time.Hour, 100))} {
+			t.Run(name+"/"+arith.Of(rule).Algorithm.String(), func(t *testing.T) {
 				inBubble(t, func(t *testing.T, w *world) {
 					var nodes []*node
 					for range 10 {
@@ -92,7 +93,7 @@ func TestExpectedNodesWithRedis(t *testing.T) {
 		const lag = 20 * time.Millisecond // of one exchange
 		net := &network{lag: lag}
 		n := w.node(hybrid.Options{ExpectedNodes: 4}, net)
-		for _, rule := range []*limit.Rule{hundred, limit.Must(limit.Funnel("f", 100, 100, 24*time.Hour))} {
+		for _, rule := range []*limit.Rule{hundred, limit.Must(limit.TokenBucket("f", 100, 24*time.Hour, 100))} {
 			wantAdmitted(t, n.Limiter, "burst", rule, 50, 25) // each costs 4
 			if src := n.Take("burst", rule, 1).Source; src != limit.SourceUnsynced {
 				t.Errorf("decided as %v before anything is known", src)
@@ -105,14 +106,14 @@ func TestExpectedNodesWithRedis(t *testing.T) {
 		if s := n.State(); s.Nodes != 4 {
 			t.Errorf("%v, want the expected nodes until the others are there", s)
 		}
-		for _, rule := range []*limit.Rule{hundred, limit.Must(limit.Funnel("f", 100, 100, 24*time.Hour))} {
+		for _, rule := range []*limit.Rule{hundred, limit.Must(limit.TokenBucket("f", 100, 24*time.Hour, 100))} {
 			// A key that comes after the first answer has its whole limit at once.
 			wantAdmitted(t, n.Limiter, "later", rule, 200, 100)
 		}
 		// The others have it with the answer to their report, which has left with
 		// the first answer: two exchanges, because the script is sent as well.
 		time.Sleep(3*lag + 5*time.Millisecond)
-		for _, rule := range []*limit.Rule{hundred, limit.Must(limit.Funnel("f", 100, 100, 24*time.Hour))} {
+		for _, rule := range []*limit.Rule{hundred, limit.Must(limit.TokenBucket("f", 100, 24*time.Hour, 100))} {
 			wantAdmitted(t, n.Limiter, "burst", rule, 200, 75)
 		}
 		time.Sleep(3900*time.Millisecond - time.Since(begun))
@@ -145,7 +146,7 @@ func TestSteadyNodesShareARate(t *testing.T) {
 	for _, lag := range []time.Duration{time.Second, 10 * time.Second} {
 		t.Run(lag.String(), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
-				rule := limit.Must(limit.TokenBucket("b", limit.Tokens{Burst: int64(lag.Seconds()) * 20, Refill: 1, Per: time.Second}))
+				rule := limit.Must(limit.TokenBucket("b", 1, time.Second, int64(lag.Seconds())*20))
 				start := func() *node { return w.node(hybrid.Options{MaxLag: lag}, nil) }
 				nodes, begun, total := []*node{start()}, time.Now(), 0
 				for range 60 * int(lag.Seconds()) {

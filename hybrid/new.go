@@ -52,12 +52,12 @@ func build(rdb redis.UniversalClient, o Options) (*Limiter, error) {
 		ks := store.Keyspace()
 		l.link = counter.NewLink(counter.Pace{Interval: o.SyncInterval, MaxLag: o.MaxLag}, o.Shards, ks.Shard)
 		l.link.SetMaxDebt(o.MaxDebt)
-		if !o.NoNotices {
+		if !o.PollOnly {
 			l.link.SetNotices(o.MaxKeys, ks.NoticeID)
 		}
 	}
 	l.notify = newNotifier(o, view{l}.Figures, func() { l.stats.HookPanics.Add(1) })
-	l.table, err = table.New(table.Options{MaxKeys: o.MaxKeys, MaxRemembered: o.MaxRemembered, Clock: o.Clock, Link: l.link, MaxDebt: o.MaxDebt, Tallies: &l.tally, Conflict: l.conflict, Crowded: l.crowded})
+	l.table, err = table.New(table.Options{MaxKeys: o.MaxKeys, MaxRemembered: o.MaxRemembered, Clock: o.Clock, Link: l.link, MaxDebt: o.MaxDebt, Tallies: &l.tally, Conflict: l.conflict, Rebuilt: l.rebuilt, Crowded: l.crowded})
 	if err != nil {
 		return nil, fmt.Errorf("hybrid: %w", err)
 	}

@@ -20,7 +20,7 @@ import (
 // five returns a rule of each kind, for 5 units per minute.
 func five() []*limit.Rule {
 	return []*limit.Rule{
-		limit.Must(limit.Funnel("bucket", 5, 5, time.Minute)),
+		limit.Must(limit.TokenBucket("bucket", 5, time.Minute, 5)),
 		limit.Must(limit.SlidingWindow("sliding", 5, time.Minute)),
 		limit.Must(limit.FixedWindow("fixed", 5, time.Minute)),
 	}
@@ -319,12 +319,12 @@ func noticeEnds(t *testing.T, w *world, rule *limit.Rule) {
 	}
 }
 
-// Without notices each node learns it with its own report, and no one is deaf.
+// Without notices each node learns it with its own report, and no one says that they are down.
 //
 // Fault 89: as without notices.
 func TestNoNotices(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		nodes := w.fleet(2, hybrid.Options{NoNotices: true})
+		nodes := w.fleet(2, hybrid.Options{PollOnly: true})
 		a, b := nodes[0], nodes[1]
 		for _, rule := range five() {
 			a.useUp(t, "k", rule)
@@ -334,7 +334,7 @@ func TestNoNotices(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		for _, n := range nodes {
-			if s, st := n.State(), n.Figures(); s.Deaf != "" || s.Mode != hybrid.Synced || st.NoticesSent+st.NoticesHeard+st.NoticesLate != 0 {
+			if s, st := n.State(), n.Figures(); s.NoticesDown != "" || s.Mode != hybrid.Synced || st.NoticesSent+st.NoticesHeard+st.NoticesLate != 0 {
 				t.Errorf("%+v, %+v", s, st)
 			}
 		}
@@ -345,7 +345,7 @@ func TestNoNotices(t *testing.T) {
 }
 
 // A node hears notices again when it reports again. Its subscription is made anew at once, not after a pause
-// that has grown to 2.5 to 5 s: after 3 heartbeats the node would say that it is deaf.
+// that has grown to 2.5 to 5 s: after 3 heartbeats the node would say that notices are down.
 func TestHearsAfterAnOutage(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		var log logbook
@@ -358,7 +358,7 @@ func TestHearsAfterAnOutage(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			wantMode(t, n.Limiter, hybrid.Synced)
 		}
-		if strings.Contains(log.text(), "deaf") {
+		if strings.Contains(log.text(), "notices-down") {
 			t.Errorf("log:\n%s", log.text())
 		}
 	})
@@ -412,7 +412,7 @@ func TestNoticesWithinTheBudget(t *testing.T) {
 			t.Errorf("%+v", res)
 		}
 		for i, n := range nodes {
-			if s := n.Figures(); s.StateChanges != 1 || n.State().Deaf != "" {
+			if s := n.Figures(); s.StateChanges != 1 || n.State().NoticesDown != "" {
 				t.Errorf("node %d: %+v, %+v", i, n.State(), s)
 			}
 		}

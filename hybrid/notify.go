@@ -235,7 +235,7 @@ func about(s State) []slog.Attr {
 func (n *notifier) deliverEvent(e Event) {
 	// The other kinds are rare by themselves.
 	skipped, ok := 0, true
-	if e.Kind == EventDataLost || e.Kind == EventQuarantined || e.Kind == EventRenamed || e.Kind == EventDeaf {
+	if e.Kind == EventDataLost || e.Kind == EventQuarantined || e.Kind == EventRenamed || e.Kind == EventNoticesDown {
 		skipped, ok = n.lines[e.Kind].admit(pace())
 	}
 	if ok {
@@ -248,7 +248,7 @@ func (n *notifier) deliverEvent(e Event) {
 
 // logEvent logs an event. That of a kind that lasts will be repeated.
 func (n *notifier) logEvent(e Event, skipped int) {
-	if e.Kind == EventDeaf || e.Kind == EventMismatch {
+	if e.Kind == EventNoticesDown || e.Kind == EventMismatch {
 		n.reminders[e.Kind] = reminder{pace() + remindEvery, e}
 	}
 	err := e.Err
@@ -260,7 +260,7 @@ func (n *notifier) logEvent(e Event, skipped int) {
 		attrs = append(attrs, slog.String("key", escape.Quote(e.Key)))
 	}
 	level := slog.LevelWarn
-	if _, reason := redisstore.Classify(e.Err); e.Kind == EventDeaf && needsOperator(reason) {
+	if _, reason := redisstore.Classify(e.Err); e.Kind == EventNoticesDown && needsOperator(reason) {
 		level = slog.LevelError
 		attrs = append(attrs, hint(reason)...)
 	}

@@ -17,13 +17,13 @@ type refusal string
 func (e refusal) Error() string { return string(e) }
 func (refusal) RedisError()     {}
 
-// A node that is deaf for want of a permission is an error, another a warning.
-func TestDeafForWantOfAPermission(t *testing.T) {
+// A node without notices for want of a permission is an error, another a warning.
+func TestNoticesDownForWantOfAPermission(t *testing.T) {
 	for err, want := range map[error]string{refusal("NOPERM x"): "level=ERROR", errors.New("broken"): "level=WARN", nil: "level=WARN"} {
 		hint := `hint="Redis refuses this program: the user may not use what`
 		var log bytes.Buffer
 		n := newNotifier(Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func() inside.Figures { return inside.Figures{} }, func() {})
-		n.deliverEvent(Event{Kind: EventDeaf, Reason: "x", Err: err})
+		n.deliverEvent(Event{Kind: EventNoticesDown, Reason: "x", Err: err})
 		if !bytes.Contains(log.Bytes(), []byte(want)) || bytes.Contains(log.Bytes(), []byte(hint)) != (want == "level=ERROR") {
 			t.Errorf("%v: %q, want %s", err, log.Bytes(), want)
 		}

@@ -36,7 +36,7 @@ type Options struct {
 	// units of the rule count, nor shorter than SyncInterval. Reports become urgent when this
 	// node has used half of its share of what is left of the limit. Where that is more than 4
 	// units, 4 are enough, or a quarter of its share if that is more. The state of a key that is
-	// used up in Redis is fetched only every 5 s while notices arrive, see NoNotices. Default 1 s,
+	// used up in Redis is fetched only every 5 s while notices arrive, see PollOnly. Default 1 s,
 	// or SyncInterval if that is longer; at most 1 min. SyncInterval is the tightest setting.
 	// Redis keeps the state of a key longer by MaxLag.
 	MaxLag time.Duration
@@ -84,25 +84,19 @@ type Options struct {
 	// missed heartbeats, and two heartbeats later the others have its share. Default 1 s; 10 ms
 	// to 1 min.
 	HeartbeatInterval time.Duration
-	// MinBackoff and MaxBackoff bound the pauses between probes of an unreachable Redis. A node
-	// is in contact again at most one pause after Redis is back. Defaults 100 ms, and 2 s or MinBackoff if that is
-	// longer; 1 ms to 1 h.
-	MinBackoff, MaxBackoff time.Duration
+	// MaxBackoff bounds the pauses between probes of an unreachable Redis, which begin with a twentieth of
+	// it. A node is in contact again at most one pause after Redis is back. Default 2 s; 1 ms to 1 h.
+	MaxBackoff time.Duration
 	// DegradeAfter is how many rounds of exchanges must fail in a row before the fallback policy
 	// applies. Exchanges that were under way at the same time are one round. With the default of
 	// 2, a server that stalls for 0.3 s is no outage, and one that stalls for twice
 	// CommandTimeout is. Default 2; at most 100.
 	DegradeAfter int
-	// MaxBatch is how many keys one script call carries at most. While the script runs, Redis
-	// serves no other client: 100 keys take about 0.5 ms. A call carries fewer keys if they would
-	// take Redis more than 10 ms, as windows of many buckets do, and while Redis answers late.
-	// Default 200, and up to 1,000 if Redis is more than 20 ms away; at most 1,000.
-	MaxBatch int
-	// NoNotices switches notices off. Otherwise a node that learns from Redis that a key is used
-	// up publishes that at once, on a Pub/Sub channel that each node subscribes to with a
-	// connection of its own. Without notices a node learns it only when it next asks Redis, or
-	// reports the key, after it has admitted a unit that is too many. Set it the same everywhere.
-	NoNotices bool
+	// PollOnly: the limiter sends and receives no notices, and needs no Pub/Sub. Otherwise a node that
+	// learns from Redis that a key is used up publishes that at once, on a channel that each node
+	// subscribes to with a connection of its own. With PollOnly a node learns it only when it next asks
+	// Redis, or reports the key, after it has admitted a unit that is too many. Set it the same everywhere.
+	PollOnly bool
 	// NodeName is what this node is called where nodes are listed, as on the admin page: at most
 	// 128 bytes of printable UTF-8. Default: host/program[process number]. With "-" the node has
 	// no name and does not say which program it is: names of hosts may be private.
@@ -114,7 +108,7 @@ type Options struct {
 	// once, and then one every 10 s that says how many were skipped. The line at the end of an
 	// outage says how long it was, and how many of its units were reported, expired or forgiven.
 	// Outages of less than a second that end by themselves share one line a minute. While an
-	// outage, [EventDeaf] or [EventMismatch] lasts, its line is repeated every 5 minutes.
+	// outage, [EventNoticesDown] or [EventMismatch] lasts, its line is repeated every 5 minutes.
 	// Its handler may use the limiter but not close it.
 	//
 	// Default: [slog.Default] when the line is written, for levels Warn and Error and for the
@@ -140,8 +134,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.Shards, redisstore.DefaultShards)
 	setDefault(&o.KeyPrefix, "hl")
 	setDefault(&o.HeartbeatInterval, time.Second)
-	setDefault(&o.MinBackoff, 100*time.Millisecond)
-	setDefault(&o.MaxBackoff, max(2*time.Second, o.MinBackoff))
+	setDefault(&o.MaxBackoff, 2*time.Second)
 	setDefault(&o.DegradeAfter, 2)
 	setDefault(&o.NodeName, defaultNodeName())
 	o.Clock = clocks.Or(o.Clock)
@@ -163,11 +156,9 @@ func (o Options) validate() error {
 		within("MaxLag", o.MaxLag, o.SyncInterval, max(time.Minute, o.SyncInterval)),
 		within("CommandTimeout", o.CommandTimeout, time.Millisecond, time.Minute),
 		within("HeartbeatInterval", o.HeartbeatInterval, 10*time.Millisecond, time.Minute),
-		within("MinBackoff", o.MinBackoff, time.Millisecond, time.Hour),
-		within("MaxBackoff", o.MaxBackoff, max(o.MinBackoff, time.Millisecond), time.Hour),
+		within("MaxBackoff", o.MaxBackoff, time.Millisecond, time.Hour),
 		within("Shards", o.Shards, 1, 1024),
 		within("DegradeAfter", o.DegradeAfter, 1, 100),
-		within("MaxBatch", o.MaxBatch, 0, redisstore.MaxOps),
 		within("ExpectedNodes", o.ExpectedNodes, 0, 100_000),
 		within("MaxKeys", o.MaxKeys, 0, table.MaxMaxKeys),
 		within("MaxRemembered", o.MaxRemembered, 0, table.MaxMaxRemembered),
@@ -196,9 +187,9 @@ func within[T int | time.Duration](name string, v, lo, hi T) error {
 func (o Options) config() reconcile.Config {
 	return reconcile.Config{
 		SyncInterval: int64(o.SyncInterval), MaxLag: int64(o.MaxLag), CommandTimeout: int64(o.CommandTimeout),
-		HeartbeatInterval: int64(o.HeartbeatInterval), MinBackoff: int64(o.MinBackoff), MaxBackoff: int64(o.MaxBackoff),
-		DegradeAfter: o.DegradeAfter, ExpectedNodes: o.ExpectedNodes, MaxBatch: o.MaxBatch,
-		Fallback: reconcile.Fallback(o.Fallback), Notices: !o.NoNotices,
+		HeartbeatInterval: int64(o.HeartbeatInterval), MinBackoff: int64(max(o.MaxBackoff/20, time.Millisecond)), MaxBackoff: int64(o.MaxBackoff),
+		DegradeAfter: o.DegradeAfter, ExpectedNodes: o.ExpectedNodes,
+		Fallback: reconcile.Fallback(o.Fallback), Notices: !o.PollOnly,
 	}
 }
 

@@ -17,15 +17,15 @@ import (
 func TestOptionsAllProblemsAtOnce(t *testing.T) {
 	bad := hybrid.Options{
 		MaxKeys: -1, SyncInterval: time.Hour, CommandTimeout: -1, Shards: 1025, KeyPrefix: "a{b}",
-		Fallback: 9, HeartbeatInterval: time.Millisecond, MinBackoff: time.Microsecond, MaxBackoff: time.Nanosecond,
-		DegradeAfter: -1, MaxBatch: 1001, ExpectedNodes: -1,
+		Fallback: 9, HeartbeatInterval: time.Millisecond, MaxBackoff: time.Nanosecond,
+		DegradeAfter: -1, ExpectedNodes: -1,
 	}
 	_, err := hybrid.New(nil, bad)
 	if err == nil {
 		t.Fatal("accepted")
 	}
 	for _, field := range []string{"MaxKeys", "SyncInterval", "CommandTimeout", "Shards", "KeyPrefix", "Fallback",
-		"HeartbeatInterval", "MinBackoff", "MaxBackoff", "DegradeAfter", "MaxBatch", "ExpectedNodes"} {
+		"HeartbeatInterval", "MaxBackoff", "DegradeAfter", "ExpectedNodes"} {
 		if !strings.Contains(err.Error(), field) {
 			t.Errorf("%s is not mentioned in:\n%v", field, err)
 		}
@@ -47,10 +47,9 @@ func TestOptionsEdges(t *testing.T) {
 		ok bool
 	}{
 		"zero":                    {hybrid.Options{}, true},
-		"smallest":                {hybrid.Options{MaxKeys: 1, SyncInterval: time.Millisecond, CommandTimeout: time.Millisecond, Shards: 1, KeyPrefix: "x", HeartbeatInterval: 10 * time.Millisecond, MinBackoff: time.Millisecond, MaxBackoff: time.Millisecond, DegradeAfter: 1, MaxBatch: 1}, true},
-		"largest":                 {hybrid.Options{SyncInterval: time.Minute, CommandTimeout: time.Minute, Shards: 1024, KeyPrefix: strings.Repeat("x", 64), HeartbeatInterval: time.Minute, MinBackoff: time.Hour, MaxBackoff: time.Hour, DegradeAfter: 100, MaxBatch: 1000, Fallback: hybrid.FailClosed, ExpectedNodes: 100_000}, true},
-		"slow probes by one knob": {hybrid.Options{MinBackoff: time.Minute}, true},
-		"backoffs crossed":        {hybrid.Options{MinBackoff: time.Second, MaxBackoff: time.Millisecond}, false},
+		"smallest":                {hybrid.Options{MaxKeys: 1, SyncInterval: time.Millisecond, CommandTimeout: time.Millisecond, Shards: 1, KeyPrefix: "x", HeartbeatInterval: 10 * time.Millisecond, MaxBackoff: time.Millisecond, DegradeAfter: 1}, true},
+		"largest":                 {hybrid.Options{SyncInterval: time.Minute, CommandTimeout: time.Minute, Shards: 1024, KeyPrefix: strings.Repeat("x", 64), HeartbeatInterval: time.Minute, MaxBackoff: time.Hour, DegradeAfter: 100, Fallback: hybrid.FailClosed, ExpectedNodes: 100_000}, true},
+		"slow probes by one knob": {hybrid.Options{MaxBackoff: time.Hour}, true},
 		"too many expected":       {hybrid.Options{ExpectedNodes: 100_001}, false},
 		"long prefix":             {hybrid.Options{KeyPrefix: strings.Repeat("x", 65)}, false},
 		"negative interval":       {hybrid.Options{SyncInterval: -1}, false},
@@ -124,19 +123,19 @@ func TestQuestionsThatCannotBeAsked(t *testing.T) {
 
 func TestStrings(t *testing.T) {
 	for want, got := range map[string]string{
-		"fair-share":                         hybrid.FairShare.String(),
-		"full-limit":                         hybrid.FullLimit.String(),
-		"fail-open":                          hybrid.FailOpen.String(),
-		"fail-closed":                        hybrid.FailClosed.String(),
-		"fallback(7)":                        hybrid.Fallback(7).String(),
-		"local-only":                         hybrid.LocalOnly.String(),
-		"closed":                             hybrid.Closed.String(),
-		"mode(99)":                           hybrid.Mode(99).String(),
-		"synced, 2 nodes":                    hybrid.State{Mode: hybrid.Synced, Nodes: 2}.String(),
-		"synced, 3 nodes, deaf (noperm)":     hybrid.State{Mode: hybrid.Synced, Nodes: 3, Deaf: "noperm"}.String(),
-		"degraded (oom, 64 shards), 1 nodes": hybrid.State{Mode: hybrid.Degraded, Reason: "oom", Nodes: 1, Down: 64}.String(),
-		"degraded (oom), 1 nodes":            hybrid.State{Mode: hybrid.Degraded, Reason: "oom", Nodes: 1}.String(),
-		"hybrid: redis is unavailable: oom":  (&hybrid.UnavailableError{Reason: "oom"}).Error(),
+		"fair-share":                             hybrid.FairShare.String(),
+		"full-limit":                             hybrid.FullLimit.String(),
+		"fail-open":                              hybrid.FailOpen.String(),
+		"fail-closed":                            hybrid.FailClosed.String(),
+		"fallback(7)":                            hybrid.Fallback(7).String(),
+		"local-only":                             hybrid.LocalOnly.String(),
+		"closed":                                 hybrid.Closed.String(),
+		"mode(99)":                               hybrid.Mode(99).String(),
+		"synced, 2 nodes":                        hybrid.State{Mode: hybrid.Synced, Nodes: 2}.String(),
+		"synced, 3 nodes, notices down (noperm)": hybrid.State{Mode: hybrid.Synced, Nodes: 3, NoticesDown: "noperm"}.String(),
+		"degraded (oom, 64 shards), 1 nodes":     hybrid.State{Mode: hybrid.Degraded, Reason: "oom", Nodes: 1, Down: 64}.String(),
+		"degraded (oom), 1 nodes":                hybrid.State{Mode: hybrid.Degraded, Reason: "oom", Nodes: 1}.String(),
+		"hybrid: redis is unavailable: oom":      (&hybrid.UnavailableError{Reason: "oom"}).Error(),
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)

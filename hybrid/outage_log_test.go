@@ -208,15 +208,15 @@ func TestFaultThatLastsIsRepeated(t *testing.T) {
 // So are notices that do not arrive, and processes with which no limit is shared.
 func TestEventThatLastsIsRepeated(t *testing.T) {
 	inNotifierBubble(t, Options{}, func(t *testing.T, n *noted) {
-		deaf := Event{Kind: EventDeaf, Reason: "noperm", Err: refusal("NOPERM x")}
-		n.changed(State{Mode: Synced, Deaf: "noperm"})
-		n.happened(deaf)
-		n.wantLines(t, "at once", `level=ERROR msg="rate limiter: deaf" reason=noperm`)
+		down := Event{Kind: EventNoticesDown, Reason: "noperm", Err: refusal("NOPERM x")}
+		n.changed(State{Mode: Synced, NoticesDown: "noperm"})
+		n.happened(down)
+		n.wantLines(t, "at once", `level=ERROR msg="rate limiter: notices-down" reason=noperm`)
 		n.happened(Event{Kind: EventRenamed, Reason: "x"})
 		n.happened(Event{Kind: EventDataLost, Reason: "x"})
 		n.lines()
 		time.Sleep(2 * remindEvery)
-		n.wantLines(t, "after ten minutes", `level=ERROR msg="rate limiter: deaf" reason=noperm`, `level=ERROR msg="rate limiter: deaf" reason=noperm`)
+		n.wantLines(t, "after ten minutes", `level=ERROR msg="rate limiter: notices-down" reason=noperm`, `level=ERROR msg="rate limiter: notices-down" reason=noperm`)
 		n.changed(State{Mode: Synced})
 		n.mismatch(1)
 		n.happened(Event{Kind: EventMismatch, Reason: "shares no limits"})

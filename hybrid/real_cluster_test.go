@@ -213,8 +213,8 @@ func TestRealClusterShardsApart(t *testing.T) {
 			second.Figures().NoticesHeard > 0 && late.Figures().NoticesHeard > 0
 	})
 	for i, l := range append(c.nodes, late) {
-		if s := l.State(); s.Deaf != "" {
-			t.Errorf("node %d: %v, deaf: %q", i, s, s.Deaf)
+		if s := l.State(); s.NoticesDown != "" {
+			t.Errorf("node %d: %v, notices down: %q", i, s, s.NoticesDown)
 		}
 	}
 	for i := range c.nodes {

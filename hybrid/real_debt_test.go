@@ -19,8 +19,8 @@ func TestRealDebtOfCenturies(t *testing.T) {
 		takes int
 		want  int64
 	}{
-		{limit.Must(limit.Funnel("a thousand a month", 1000, 1000, 30*day)), 5000, 2000},
-		{limit.Must(limit.Funnel("one in ten years", 10, 1, 3650*day)), 100, 10},
+		{limit.Must(limit.TokenBucket("a thousand a month", 1000, 30*day, 1000)), 5000, 2000},
+		{limit.Must(limit.TokenBucket("one in ten years", 1, 3650*day, 10)), 100, 10},
 	} {
 		t.Run(tc.rule.Name(), func(t *testing.T) {
 			t.Parallel()

@@ -112,7 +112,7 @@ func TestRealFarAwayIsReached(t *testing.T) {
 			if modes := log.modes(); name == "server" && modes[0] != hybrid.Synced {
 				t.Errorf("modes %v: the start is no outage", modes)
 			}
-			eventually(t, "it hears notices", func() bool { return l.State().Deaf == "" && l.Figures().Heartbeats > 2 })
+			eventually(t, "it hears notices", func() bool { return l.State().NoticesDown == "" && l.Figures().Heartbeats > 2 })
 			if err := l.Reset(context.Background(), "k", longWindow); err != nil {
 				t.Error(err)
 			}

@@ -51,7 +51,7 @@ func TestRealExactCluster(t *testing.T) {
 		all.Go(func() {
 			for !over.Load() {
 				ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
-				if res, err := l.TakeExact(ctx, key, rule, 1); err != nil || res.Source != limit.SourceRemote {
+				if res, err := l.TakeExact(ctx, limit.Check{Key: key, Rule: rule}); err != nil || res.Source != limit.SourceRemote {
 					t.Errorf("a key of another master: %+v, %v", res, err)
 				}
 				cancel()
@@ -63,7 +63,7 @@ func TestRealExactCluster(t *testing.T) {
 		all.Go(func() {
 			for !over.Load() {
 				ctx, cancel := context.WithTimeout(ctx, time.Second)
-				if res, err := l.TakeExact(ctx, key, rule, 1); err == nil && res.Source == limit.SourceDegraded {
+				if res, err := l.TakeExact(ctx, limit.Check{Key: key, Rule: rule}); err == nil && res.Source == limit.SourceDegraded {
 					over.Store(true)
 				}
 				cancel()

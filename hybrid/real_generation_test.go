@@ -8,13 +8,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // Resets and losses of data: which view is of which time.
 
 var generationRules = []*limit.Rule{
-	limit.Must(limit.Funnel("generations", 100, 1, time.Hour)),
+	limit.Must(limit.TokenBucket("generations", 1, time.Hour, 100)),
 	limit.Must(limit.SlidingWindow("generations", 100, 24*time.Hour)),
 }
 
@@ -47,7 +48,7 @@ func flushAll(t testing.TB, rdb *redis.Client) {
 func TestRealResetReturnsAfterALoss(t *testing.T) {
 	t.Parallel()
 	for _, rule := range generationRules {
-		t.Run(rule.Algorithm().String(), func(t *testing.T) {
+		t.Run(arith.Of(rule).Algorithm.String(), func(t *testing.T) {
 			t.Parallel()
 			srv, p := proxied(t)
 			admin := dial(t, srv.Addr())

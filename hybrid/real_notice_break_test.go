@@ -75,7 +75,7 @@ func TestRealSubscriptionBroken(t *testing.T) {
 			noticesArrive(t, a, b)
 			noticesArrive(t, b, a)
 			for _, l := range nodes {
-				eventually(t, "synced, not deaf", func() bool { s := l.State(); return s.Mode == hybrid.Synced && s.Deaf == "" })
+				eventually(t, "synced, with notices", func() bool { s := l.State(); return s.Mode == hybrid.Synced && s.NoticesDown == "" })
 				if n := l.Figures().StateChanges; n != 1 && !c.outage || n > 4 {
 					t.Errorf("%d changes of state: %+v", n, l.State())
 				}
@@ -91,7 +91,7 @@ func (c *crew) noticesArrive() {
 	noticesArrive(c.t, c.nodes[0], c.nodes[1:]...)
 	noticesArrive(c.t, c.nodes[last], c.nodes[:last]...)
 	for i, l := range c.nodes {
-		eventually(c.t, "not deaf", func() bool { return l.State().Deaf == "" })
+		eventually(c.t, "notices work", func() bool { return l.State().NoticesDown == "" })
 		c.diary.note("node %d: %+v", i, l.State())
 	}
 }

@@ -112,17 +112,17 @@ func TestRealNoticesNotPermitted(t *testing.T) {
 			}
 			user("on", ">secret", "~*", "&*", "+@all", lack)
 			var log logbook
-			var deaf atomic.Int64
+			var told atomic.Int64
 			o := hybrid.Options{HeartbeatInterval: 100 * time.Millisecond, Logger: slog.New(&log), OnEvent: func(e hybrid.Event) {
-				if e.Kind == hybrid.EventDeaf {
-					deaf.Add(1)
+				if e.Kind == hybrid.EventNoticesDown {
+					told.Add(1)
 				}
 			}}
 			as := clientOptions(srv.Addr())
 			as.Username, as.Password = "app", "secret"
 			l := newLimiter(t, client(t, as), o)
 			peer := realNode(t, srv.Addr(), hybrid.Options{})
-			eventually(t, "noperm is said", func() bool { return l.State().Deaf == "noperm" })
+			eventually(t, "noperm is said", func() bool { return l.State().NoticesDown == "noperm" })
 			exhausts(t, l, "k", hourFive)
 			before := l.Figures().Heartbeats
 			eventually(t, "ten heartbeats more", func() bool { return l.Figures().Heartbeats > before+10 })
@@ -131,18 +131,18 @@ func TestRealNoticesNotPermitted(t *testing.T) {
 				t.Errorf("%d units are booked, want 5", got)
 			}
 			said := strings.Count(log.text(), "notices of other nodes do not arrive: noperm")
-			if s := l.State(); s.Mode != hybrid.Synced || s.Deaf != "noperm" || l.Figures().StateChanges != 1 || deaf.Load() != 1 || said != 1 {
-				t.Errorf("%+v, %d events, %d of these lines:\n%s", s, deaf.Load(), said, log.text())
+			if s := l.State(); s.Mode != hybrid.Synced || s.NoticesDown != "noperm" || l.Figures().StateChanges != 1 || told.Load() != 1 || said != 1 {
+				t.Errorf("%+v, %d events, %d of these lines:\n%s", s, told.Load(), said, log.text())
 			}
-			if s := peer.State(); s.Deaf != "" {
+			if s := peer.State(); s.NoticesDown != "" {
 				t.Errorf("the peer: %+v", s)
 			}
 			user(grant)
-			eventually(t, "it hears again", func() bool { return l.State().Deaf == "" })
+			eventually(t, "it hears again", func() bool { return l.State().NoticesDown == "" })
 			noticesArrive(t, l, peer)
 			noticesArrive(t, peer, l)
-			if s := l.State(); s.Mode != hybrid.Synced || s.Deaf != "" || l.Figures().StateChanges != 1 || deaf.Load() != 1 {
-				t.Errorf("%+v, %d events:\n%s", s, deaf.Load(), log.text())
+			if s := l.State(); s.Mode != hybrid.Synced || s.NoticesDown != "" || l.Figures().StateChanges != 1 || told.Load() != 1 {
+				t.Errorf("%+v, %d events:\n%s", s, told.Load(), log.text())
 			}
 		})
 	}
@@ -178,7 +178,7 @@ func TestRealNoticesOnEachWire(t *testing.T) {
 			noticesArrive(t, b, a)
 			before := a.Figures().Heartbeats
 			eventually(t, "five heartbeats", func() bool { return a.Figures().Heartbeats > before+5 })
-			if s := a.State(); s.Mode != hybrid.Synced || s.Deaf != "" || a.Figures().StateChanges != 1 {
+			if s := a.State(); s.Mode != hybrid.Synced || s.NoticesDown != "" || a.Figures().StateChanges != 1 {
 				t.Errorf("%+v", s)
 			}
 		})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -75,7 +76,7 @@ func TestRealOverload(t *testing.T) {
 	if !*long {
 		sync *= 3 // a machine that is busy otherwise exchanges later
 	}
-	bound := limitUnits + int((nodes-1)*2*perNode*sync.Seconds()) + limitUnits/rule.Buckets()
+	bound := limitUnits + int((nodes-1)*2*perNode*sync.Seconds()) + limitUnits/arith.Of(rule).Buckets
 	least := limitUnits * windows * 97 / 100
 	t.Logf("admitted %d in %v (%d or more wanted), at most %d in a window of %v (at most %d wanted)", len(all), d, least, most, window, bound)
 	if most > bound {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 )
 
 // The same with the very first flight of a node: what it hands back was set, and so was
@@ -15,7 +16,7 @@ import (
 func TestRealRefundInTheFirstFlight(t *testing.T) {
 	t.Parallel()
 	for _, rule := range generationRules {
-		t.Run(rule.Algorithm().String(), func(t *testing.T) {
+		t.Run(arith.Of(rule).Algorithm.String(), func(t *testing.T) {
 			t.Parallel()
 			srv, p := proxied(t)
 			admin := dial(t, srv.Addr())

@@ -24,7 +24,7 @@ import (
 // quick is for tests that wait for many exchanges.
 var quick = hybrid.Options{
 	SyncInterval: 5 * time.Millisecond, HeartbeatInterval: 200 * time.Millisecond,
-	MinBackoff: 5 * time.Millisecond, MaxBackoff: 100 * time.Millisecond,
+	MaxBackoff: 100 * time.Millisecond,
 }
 
 // hasty is quick, with every unit reported at once.

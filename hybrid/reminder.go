@@ -17,7 +17,7 @@ func (n *notifier) remind(kind EventKind) {
 	r := &n.reminders[kind]
 	r.at = 0
 	switch s := *n.now.Load(); {
-	case kind == EventDeaf && s.Deaf != "", kind == EventMismatch && n.stats().Mismatches > 0:
+	case kind == EventNoticesDown && s.NoticesDown != "", kind == EventMismatch && n.stats().Mismatches > 0:
 		n.logEvent(r.event, 0)
 	case kind == kindState && s.Mode == Degraded:
 		n.logOutage(s, n.outage.lasting(n.stats()), 0)

@@ -12,18 +12,18 @@ import (
 
 // roomWays are the calls by which a process without views makes room for a key. The reservation
 // holds one unit of it.
-var roomWays = map[string]func(l *remote.Limiter, key string, rule *limit.Rule, r *remote.Reservation) error{
-	"reset": func(l *remote.Limiter, key string, rule *limit.Rule, _ *remote.Reservation) error {
+var roomWays = map[string]func(l *remote.Limiter, key string, rule *limit.Rule, r limit.Reservation) error{
+	"reset": func(l *remote.Limiter, key string, rule *limit.Rule, _ limit.Reservation) error {
 		return l.Reset(bg, key, rule)
 	},
-	"set": func(l *remote.Limiter, key string, rule *limit.Rule, _ *remote.Reservation) error {
+	"set": func(l *remote.Limiter, key string, rule *limit.Rule, _ limit.Reservation) error {
 		return l.Set(bg, key, rule, 3)
 	},
-	"refund": func(l *remote.Limiter, key string, rule *limit.Rule, _ *remote.Reservation) error {
+	"refund": func(l *remote.Limiter, key string, rule *limit.Rule, _ limit.Reservation) error {
 		_, err := l.Refund(bg, key, rule, 1)
 		return err
 	},
-	"cancel": func(_ *remote.Limiter, _ string, _ *limit.Rule, r *remote.Reservation) error {
+	"cancel": func(_ *remote.Limiter, _ string, _ *limit.Rule, r limit.Reservation) error {
 		return r.Cancel(bg)
 	},
 }

@@ -58,25 +58,25 @@ type State struct {
 	// all of [Options].Shards, after a moment, if the only server has failed. Keys of the other
 	// shards are decided as if synced.
 	Down int
-	// Deaf says in a word or two why the notices of other nodes do not arrive, or those of this
+	// NoticesDown says in a word or two why the notices of other nodes do not arrive, or those of this
 	// node cannot be published. It is empty if notices work, while Redis is unreachable, and
-	// with [Options].NoNotices.
-	Deaf string
+	// with [Options].PollOnly.
+	NoticesDown string
 }
 
 // String describes the state for people and logs.
 func (s State) String() string {
-	why, deaf := "", ""
+	why, notices := "", ""
 	switch {
 	case s.Reason != "" && s.Down > 0:
 		why = fmt.Sprintf(" (%s, %d shards)", s.Reason, s.Down)
 	case s.Reason != "":
 		why = fmt.Sprintf(" (%s)", s.Reason)
 	}
-	if s.Deaf != "" {
-		deaf = ", deaf (" + s.Deaf + ")"
+	if s.NoticesDown != "" {
+		notices = ", notices down (" + s.NoticesDown + ")"
 	}
-	return fmt.Sprintf("%v%s, %d nodes%s", s.Mode, why, s.Nodes, deaf)
+	return fmt.Sprintf("%v%s, %d nodes%s", s.Mode, why, s.Nodes, notices)
 }
 
 // modes are the modes, by those of package reconcile.
@@ -84,24 +84,24 @@ var modes = [...]Mode{reconcile.Resyncing: Resyncing, reconcile.Synced: Synced, 
 
 // stateOf converts a state of package reconcile.
 func stateOf(s reconcile.State) State {
-	return State{Mode: modes[s.Mode], Since: time.Unix(0, s.Since), Reason: s.Reason, Err: s.Err, Nodes: s.Nodes, Down: s.Down, Deaf: s.Deaf}
+	return State{Mode: modes[s.Mode], Since: time.Unix(0, s.Since), Reason: s.Reason, Err: s.Err, Nodes: s.Nodes, Down: s.Down, NoticesDown: s.NoticesDown}
 }
 
 // UnavailableError says that Redis could not be reached, and why.
 type UnavailableError struct {
 	Reason string // one short word, such as "timeout", "refused" or "noauth"
-	Err    error  // the error of the client; may be nil
+	err    error  // of the client; may be nil
 }
 
 func (e *UnavailableError) Error() string {
-	if e.Err == nil {
+	if e.err == nil {
 		return "hybrid: redis is unavailable: " + e.Reason
 	}
-	return fmt.Sprintf("hybrid: redis is unavailable: %s: %s", e.Reason, redisstore.Text(e.Err))
+	return fmt.Sprintf("hybrid: redis is unavailable: %s: %s", e.Reason, redisstore.Text(e.err))
 }
 
 // Unwrap returns the client's error.
-func (e *UnavailableError) Unwrap() error { return e.Err }
+func (e *UnavailableError) Unwrap() error { return e.err }
 
 // The causes of invalid checks.
 const (
@@ -129,19 +129,19 @@ const (
 	// EventClient: the settings of the Redis client disable deadlines, or repeat commands.
 	EventClient
 	// EventRenamed: another process, such as a clone of the virtual machine, was seen to use
-	// the name of this node. The node has taken a new name. See [Limiter.ID].
+	// the name of this node. The node has taken a new name.
 	EventRenamed
 	// EventConflict: two rules of one name are in use that differ in more than the limit, so
-	// that neither limits a key that both are used for (see [Stats].Conflicts). There is one
-	// event for each name.
+	// that neither limits a key that both are used for (see [Stats].Conflicts); or a rule is built
+	// anew for each check, which is slow. There is one event of each for each name.
 	EventConflict
 	// EventMismatch: other processes use the same Redis and prefix with another number of
 	// Shards, or another version of this library. They share no limit with this one. While
 	// they are there, [State].Reason says so too.
 	EventMismatch
-	// EventDeaf: the notices of other nodes do not arrive, or those of this node cannot be
-	// published, see [State].Deaf.
-	EventDeaf
+	// EventNoticesDown: the notices of other nodes do not arrive, or those of this node cannot be
+	// published, see [State].NoticesDown.
+	EventNoticesDown
 	// EventCrowded: keys have to leave memory, and half of MaxRemembered is taken, or keys were forgotten
 	// although their units still counted (see [Stats].Displaced), or units were not reported before their
 	// key had to leave (see [Stats].OverflowUnits). There is one event in five minutes at most.
@@ -150,7 +150,7 @@ const (
 	kinds
 )
 
-var eventNames = [...]string{"none", "data-lost", "key-quarantined", "invalid-check", "client-settings", "node-renamed", "rule-conflict", "layout-mismatch", "deaf", "crowded"}
+var eventNames = [...]string{"none", "data-lost", "key-quarantined", "invalid-check", "client-settings", "node-renamed", "rule-conflict", "layout-mismatch", "notices-down", "crowded"}
 
 // String returns the kind in lower case, with dashes.
 func (k EventKind) String() string {
@@ -190,7 +190,7 @@ func (e Event) String() string {
 // eventKinds are the kinds of events, by the kinds of incidents.
 var eventKinds = [...]EventKind{
 	reconcile.DataLost: EventDataLost, reconcile.Quarantined: EventQuarantined, reconcile.Renamed: EventRenamed,
-	reconcile.Mismatch: EventMismatch, reconcile.Deaf: EventDeaf,
+	reconcile.Mismatch: EventMismatch, reconcile.NoticesDown: EventNoticesDown,
 }
 
 // eventOf converts an incident of package reconcile.

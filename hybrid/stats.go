@@ -29,7 +29,7 @@ type Stats struct {
 	Keys, Evictions, Displaced int64
 	// QuarantinedKeys are keys in memory that Redis cannot use now, see [EventQuarantined].
 	QuarantinedKeys int64
-	// ExactAsked counts calls of TakeExact and TakeAllExact that have asked Redis, and ExactFailed
+	// ExactAsked counts calls of TakeExact that have asked Redis, and ExactFailed
 	// those of them that have returned an error.
 	ExactAsked, ExactFailed int64
 	// Failures counts exchanges with Redis that failed. LastSuccess is when the latest one succeeded,

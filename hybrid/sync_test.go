@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
 	"github.com/hybridlimit/hybridlimit/remote"
@@ -24,9 +25,9 @@ var prompt = hybrid.Options{MaxLag: 100 * time.Millisecond}
 // The first check of a key is answered from nothing, and asks Redis at once.
 func TestFirstTouch(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		deaf := unhurried
-		deaf.NoNotices = true
-		a, b := w.synced(unhurried), w.synced(deaf)
+		polling := unhurried
+		polling.PollOnly = true
+		a, b := w.synced(unhurried), w.synced(polling)
 		wantAdmitted(t, a.Limiter, "k", longTen, 10, 10)
 		time.Sleep(15 * time.Millisecond)
 		w.wantUsed("k", longTen, 10)
@@ -94,11 +95,11 @@ func TestDeniedKeyIsRefreshed(t *testing.T) {
 // Fault 28: a node with nothing to say restores what it knows.
 func TestIdleNodeNoticesFlushAll(t *testing.T) {
 	for _, rule := range []*limit.Rule{longTen, longFunnel} {
-		t.Run(rule.Algorithm().String(), func(t *testing.T) {
+		t.Run(arith.Of(rule).Algorithm.String(), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
-				deaf := prompt
-				deaf.NoNotices = true
-				a, b := w.synced(prompt), w.synced(deaf)
+				polling := prompt
+				polling.PollOnly = true
+				a, b := w.synced(prompt), w.synced(polling)
 				wantAdmitted(t, a.Limiter, "k", rule, 20, 10)
 				time.Sleep(time.Second)
 				b.Allow("k", rule) // one too many, unsynced

@@ -1,6 +1,7 @@
 package hybrid
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -87,7 +88,7 @@ func (l *Limiter) TakeAll(checks ...limit.Check) limit.AllResult {
 		return decision.Original(l.TakeAll(all...), of)
 	}
 	for i := range checks {
-		if !l.usable(checks[i].Rule, checks[i].Units()) {
+		if !l.usable(checks[i].Rule, cmp.Or(checks[i].N, 1)) {
 			return l.invalidAll(checks, i)
 		}
 	}
@@ -110,11 +111,11 @@ func (l *Limiter) TakeAll(checks ...limit.Check) limit.AllResult {
 // countAll counts the decisions of an admitted TakeAll, or its one refusal.
 func (l *Limiter) countAll(checks []limit.Check, out []limit.Result, v *limit.AllResult) {
 	if !v.Allowed {
-		l.count(checks[v.By].Rule, checks[v.By].Units(), v.Result)
+		l.count(checks[v.By].Rule, cmp.Or(checks[v.By].N, 1), v.Result)
 		return
 	}
 	for i := range checks {
-		l.count(checks[i].Rule, checks[i].Units(), out[i])
+		l.count(checks[i].Rule, cmp.Or(checks[i].N, 1), out[i])
 	}
 }
 
@@ -157,6 +158,12 @@ func (l *Limiter) invalidAll(checks []limit.Check, i int) limit.AllResult {
 func (l *Limiter) conflict(was, is *limit.Rule) {
 	l.notify.happened(Event{Kind: EventConflict, Time: time.Unix(0, l.now()),
 		Reason: fmt.Sprintf("two rules of one name count differently, so neither limits a key that both are used for: %v; %v", was, is)})
+}
+
+// rebuilt reports that a rule is built anew for each check. It must not block either.
+func (l *Limiter) rebuilt(rule *limit.Rule) {
+	l.notify.happened(Event{Kind: EventConflict, Time: time.Unix(0, l.now()),
+		Reason: fmt.Sprintf("a rule is built anew for each check, which is slow: build it once and keep it: %v", rule)})
 }
 
 // crowded reports that there are more keys than the limiter can remember, or report.

@@ -18,7 +18,7 @@ func TestStatsCountEachDecisionOnce(t *testing.T) {
 	}
 	defer l.Shutdown(t.Context())
 	const full, asked = 1000, 3000
-	rule, dry := limit.Must(limit.Funnel("day", full, full, 24*time.Hour)), limit.Must(limit.Funnel("dry", full, full, 24*time.Hour)).DryRun()
+	rule, dry := limit.Must(limit.TokenBucket("day", full, 24*time.Hour, full)), limit.Must(limit.TokenBucket("dry", full, 24*time.Hour, full)).DryRun()
 	const long = "a key that is longer than those that are hashed as short ones"
 	ways := []func() bool{
 		func() bool { return l.Allow("named", rule) },

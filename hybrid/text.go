@@ -14,9 +14,6 @@ import (
 // errors are their text, times are as in RFC 3339, and fields have the same names as in Go. Durations
 // are seconds with fractions, and the names of these fields end in Seconds.
 
-// MarshalText returns the mode as a word.
-func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
-
 // MarshalText returns the policy as a word.
 func (f Fallback) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
 
@@ -30,28 +27,25 @@ func (f *Fallback) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// MarshalText returns the kind as a word.
-func (k EventKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
-
 // stateText is the JSON form of a State.
 type stateText struct {
-	Mode   Mode
-	Since  time.Time `json:",omitzero"`
-	Reason string    `json:",omitempty"`
-	Err    string    `json:",omitempty"`
-	Nodes  int
-	Down   int
-	Deaf   string `json:",omitempty"`
+	Mode        string
+	Since       time.Time `json:",omitzero"`
+	Reason      string    `json:",omitempty"`
+	Err         string    `json:",omitempty"`
+	Nodes       int
+	Down        int
+	NoticesDown string `json:",omitempty"`
 }
 
 // MarshalJSON returns an object with the fields of s, Err as its text.
 func (s State) MarshalJSON() ([]byte, error) {
-	return json.Marshal(stateText{s.Mode, s.Since, s.Reason, redisstore.Text(s.Err), s.Nodes, s.Down, s.Deaf})
+	return json.Marshal(stateText{s.Mode.String(), s.Since, s.Reason, redisstore.Text(s.Err), s.Nodes, s.Down, s.NoticesDown})
 }
 
 // eventText is the JSON form of an Event.
 type eventText struct {
-	Kind   EventKind
+	Kind   string
 	Time   time.Time
 	Reason string
 	Key    string `json:",omitempty"`
@@ -61,5 +55,5 @@ type eventText struct {
 // MarshalJSON returns an object with the fields of e, Err as its text. Bytes of the key
 // that are not UTF-8 are replaced.
 func (e Event) MarshalJSON() ([]byte, error) {
-	return json.Marshal(eventText{e.Kind, e.Time, e.Reason, e.Key, redisstore.Text(e.Err)})
+	return json.Marshal(eventText{e.Kind.String(), e.Time, e.Reason, e.Key, redisstore.Text(e.Err)})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/internal/waitqueue"
@@ -11,7 +12,7 @@ import (
 )
 
 // Reserve is [Limiter.ReserveN] of one unit.
-func (l *Limiter) Reserve(key string, rule *limit.Rule) *limit.Reservation {
+func (l *Limiter) Reserve(key string, rule *limit.Rule) limit.Reservation {
 	return l.ReserveN(key, rule, 1)
 }
 
@@ -32,11 +33,11 @@ func (l *Limiter) Reserve(key string, rule *limit.Rule) *limit.Reservation {
 // this node has reset or set the key since. Callers who have reserved after it keep their
 // times. Therefore nothing is given back until they have cancelled too, and never if they
 // are on another node: other callers would be admitted at these times once more.
-func (l *Limiter) ReserveN(key string, rule *limit.Rule, n int64) *limit.Reservation {
+func (l *Limiter) ReserveN(key string, rule *limit.Rule, n int64) limit.Reservation {
 	if !l.usable(rule, n) { // a combined rule cannot be reserved ahead
-		return limit.NewReservation(false, l.invalid(key, rule, n), nil)
+		return decision.NotReserved(l.invalid(key, rule, n))
 	}
-	terms := counter.Terms{MaxDelay: int64(limit.MaxWindow)}
+	terms := counter.Terms{MaxDelay: int64(arith.MaxWindow)}
 	if rule.IsDryRun() {
 		terms.MaxDelay = -1
 	}
@@ -47,7 +48,7 @@ func (l *Limiter) ReserveN(key string, rule *limit.Rule, n int64) *limit.Reserva
 		l.tally.Of(rule).Pass()
 		res := decision.Judged(rule, v.Result())
 		res.RetryAfter = 0
-		return limit.NewReservation(true, res, nil)
+		return decision.Reserved(res, nil)
 	default:
 		l.tally.Of(rule).Count(n, false, v.Result().Source)
 	}
@@ -55,12 +56,13 @@ func (l *Limiter) ReserveN(key string, rule *limit.Rule, n int64) *limit.Reserva
 }
 
 // reserve counts a decision only if units are reserved: a waiter calls it several times.
-func (l *Limiter) reserve(key string, rule *limit.Rule, n int64, terms counter.Terms) *limit.Reservation {
+func (l *Limiter) reserve(key string, rule *limit.Rule, n int64, terms counter.Terms) limit.Reservation {
 	res, booked := l.table.Reserve(key, rule, n, l.now(), terms)
-	if booked != nil {
-		l.tally.Of(rule).Count(n, true, res.Source)
+	if booked == nil {
+		return decision.NotReserved(res)
 	}
-	return limit.NewReservation(booked != nil, res, func() {
+	l.tally.Of(rule).Count(n, true, res.Source)
+	return decision.Reserved(res, func() {
 		l.stats.Cancelled.Add(n)
 		l.returned(n, l.table.Cancel(key, rule, l.now(), booked))
 	})
@@ -106,7 +108,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, rule *limit.Rule, n int
 		return l.waitForParts(ctx, key, rule, n)
 	}
 	return l.queues.Wait(ctx, key, rule, n, waitqueue.Limiter{
-		Reserve:  func(t counter.Terms) *limit.Reservation { return l.reserve(key, rule, n, t) },
+		Reserve:  func(t counter.Terms) limit.Reservation { return l.reserve(key, rule, n, t) },
 		Estimate: func(ahead, n int64) int64 { return l.table.Estimate(key, rule, ahead, n, l.now()) },
 		Unclaim:  func() { l.table.Unclaim(key, rule, l.now()) },
 		Patience: l.patience,

@@ -12,19 +12,20 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // perSecond are rules of 20 units that are whole after a second.
 var perSecond = []*limit.Rule{
-	limit.Must(limit.Funnel("f", 20, 20, time.Second)),
+	limit.Must(limit.TokenBucket("f", 20, time.Second, 20)),
 	limit.Must(limit.SlidingWindow("s", 20, time.Second)),
 	limit.Must(limit.FixedWindow("x", 20, time.Second)),
 }
 
 func inBubblesPerSecond(t *testing.T, test func(t *testing.T, w *world, r *limit.Rule)) {
 	for _, r := range perSecond {
-		t.Run(r.Algorithm().String(), func(t *testing.T) {
+		t.Run(arith.Of(r).Algorithm.String(), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) { test(t, w, r) })
 		})
 	}
@@ -103,7 +104,7 @@ func TestWaitOnASharedLimit(t *testing.T) {
 					in += b.n
 				}
 			}
-			if most := int64(20 + 3*3 + 2); in > most && r.Algorithm() == limit.AlgorithmSlidingWindow {
+			if most := int64(20 + 3*3 + 2); in > most && arith.Of(r).Algorithm == arith.SlidingWindow {
 				t.Fatalf("%d units within a second from %v on", in, a.at.Sub(began))
 			}
 		}
@@ -136,7 +137,7 @@ func TestWaitIsNotStarvedByAnotherNode(t *testing.T) {
 		nodes[0].Allow("k", r)
 		time.Sleep(3 * time.Second)
 		units := []int64{1, 2, 1}
-		if r.Algorithm() == limit.AlgorithmFunnel {
+		if arith.Of(r).Algorithm == arith.TokenBucket {
 			units = []int64{1, 20, 5} // it is booked ahead
 		}
 		for _, n := range units {
@@ -156,7 +157,7 @@ func TestWaitIsNotStarvedByAnotherNode(t *testing.T) {
 // Fault 58: what was booked for somebody who gives up is given back once,
 // whether or not it has been reported to Redis, and whatever becomes of the batch.
 func TestWaitCanceledOnASharedLimit(t *testing.T) {
-	rule := limit.Must(limit.Funnel("slow", 10, 10, time.Hour))
+	rule := limit.Must(limit.TokenBucket("slow", 10, time.Hour, 10))
 	for _, c := range []struct {
 		name   string
 		before time.Duration // how long it waits
@@ -214,7 +215,7 @@ func TestWaitCanceledOnASharedLimit(t *testing.T) {
 func TestReserveOnASharedLimit(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		nodes := w.fleet(2, prompt)
-		r := limit.Must(limit.Funnel("f", 10, 10, time.Hour)) // one in 6 minutes
+		r := limit.Must(limit.TokenBucket("f", 10, time.Hour, 10)) // one in 6 minutes
 		for _, n := range nodes {
 			n.Allow("k", r)
 		}
@@ -233,8 +234,8 @@ func TestReserveOnASharedLimit(t *testing.T) {
 		if !a.OK() || !about(a.Delay(), 12*time.Minute) || !b.OK() || !about(b.Delay(), 30*time.Minute) {
 			t.Errorf("%v and %v", a.Delay(), b.Delay())
 		}
-		a.Cancel()
-		a.Cancel()
+		a.Cancel(bg)
+		a.Cancel(bg)
 		time.Sleep(110 * time.Millisecond)
 		nodes[1].Peek("k", r)
 		time.Sleep(time.Second)
@@ -244,7 +245,7 @@ func TestReserveOnASharedLimit(t *testing.T) {
 		if back := nodes[0].Refund("k", r, 5); back != 0 {
 			t.Errorf("%d handed back with a queue behind", back)
 		}
-		b.Cancel()
+		b.Cancel(bg)
 		time.Sleep(time.Second)
 		if res := nodes[1].Take("k", r, 1); res.Allowed || !about(res.RetryAfter, 18*time.Minute) {
 			t.Errorf("after both have canceled: %+v", res)
@@ -328,7 +329,7 @@ func TestWaitHearsOfAReset(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		used := w.used("k", r)
-		if v.Cancel(); used > 4 {
+		if v.Cancel(bg); used > 4 {
 			t.Errorf("Redis counts %d units", used)
 		}
 		time.Sleep(time.Second)
@@ -362,11 +363,11 @@ func TestWaitRefuses(t *testing.T) {
 				t.Errorf("%s: %v, want %v", name, c.err, c.want)
 			}
 		}
-		for name, v := range map[string]*limit.Reservation{
+		for name, v := range map[string]limit.Reservation{
 			"negative": n.ReserveN("k", r, -1), "nil rule": n.Reserve("k", nil), "a log": n.Reserve("k", log),
-			"nil limiter": none.Reserve("k", r), "zero limiter": new(hybrid.Limiter).Reserve("k", r), "zero": {},
+			"nil limiter": none.Reserve("k", r), "zero limiter": new(hybrid.Limiter).Reserve("k", r),
 		} {
-			if v.Cancel(); v.OK() || v.Delay() != limit.Never {
+			if v.Cancel(bg); v.OK() || v.Delay() != limit.Never {
 				t.Errorf("%s: %+v", name, v)
 			}
 		}
@@ -395,7 +396,7 @@ func TestWaitRefuses(t *testing.T) {
 // Callers have been given what is admitted, less what was cancelled: also what cannot be handed
 // back, because Redis has lost it and it counts no more, or because others have booked behind it.
 func TestCancelledUnitsAreCounted(t *testing.T) {
-	rule := limit.Must(limit.Funnel("slow", 10, 10, 10*time.Second))
+	rule := limit.Must(limit.TokenBucket("slow", 10, 10*time.Second, 10))
 	for name, between := range map[string]func(w *world, n *node){
 		"handed back":      func(*world, *node) {},
 		"lost":             func(w *world, _ *node) { w.redis.FlushAll() },

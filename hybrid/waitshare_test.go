@@ -13,7 +13,7 @@ import (
 // Who waits for a large part of a limit that is hardly used gets it, although
 // its own node always has something that the others have not heard of.
 func TestWaitBesideTraffic(t *testing.T) {
-	for _, r := range []*limit.Rule{limit.Must(limit.Funnel("f", 10000, 10000, time.Second)), limit.Must(limit.SlidingWindow("s", 10000, time.Second))} {
+	for _, r := range []*limit.Rule{limit.Must(limit.TokenBucket("f", 10000, time.Second, 10000)), limit.Must(limit.SlidingWindow("s", 10000, time.Second))} {
 		inBubble(t, func(t *testing.T, w *world) {
 			nodes := w.fleet(2, hybrid.Options{})
 			nodes[0].net.set(func(n *network) { n.lag = 2 * time.Millisecond }) // something is always unheard of
@@ -138,7 +138,7 @@ func TestCancelInAnOutage(t *testing.T) {
 			wantMode(t, n.Limiter, hybrid.Degraded)
 			v := n.ReserveN("k", r, 8)
 			time.Sleep(time.Second)
-			if v.Cancel(); !v.OK() {
+			if v.Cancel(bg); !v.OK() {
 				t.Errorf("%v: %+v", policy, v)
 			}
 			n.net.up()

@@ -12,7 +12,7 @@ func ExampleNew() {
 	t := new(fake) // in a test: its *testing.T
 	t.run(func() {
 		h := hybridtest.New(t, hybridtest.Options{Limiters: 2})
-		mails := limit.Must(limit.TokenBucket("mails", limit.Tokens{Burst: 4, Refill: 1, Per: time.Minute}))
+		mails := limit.Must(limit.TokenBucket("mails", 1, time.Minute, 4))
 
 		fmt.Println("taken:", h.Limiters[0].AllowN("alice", mails, 4))
 		h.Preload([]string{"alice"}, mails)

@@ -228,7 +228,7 @@ func (h *Harness) Preload(keys []string, rule *limit.Rule) {
 }
 
 // probe is a rule under which limiters are made to ask Redis.
-var probe = limit.Must(limit.Funnel("hybridtest", 1, 1, time.Second))
+var probe = limit.Must(limit.TokenBucket("hybridtest", 1, time.Second, 1))
 
 // await makes limiters ask Redis until all of them are in a mode, or closed.
 func (h *Harness) await(mode hybrid.Mode) {

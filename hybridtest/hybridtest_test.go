@@ -29,7 +29,7 @@ type silence struct{}
 
 func (silence) Printf(context.Context, string, ...any) {}
 
-var tenAMinute = limit.Must(limit.TokenBucket("ten", limit.Tokens{Burst: 10, Refill: 10, Per: time.Minute}))
+var tenAMinute = limit.Must(limit.TokenBucket("ten", 10, time.Minute, 10))
 
 // taken returns how many units a limiter admits one by one, of up to n.
 func taken(l *hybrid.Limiter, n int) (units int) {
@@ -120,7 +120,7 @@ func TestCutOffAndHeal(t *testing.T) {
 // Redis forgets a node that it has not heard of for a day. That is no loss of data: nothing is
 // counted, and there is no event.
 func TestLongOutageIsNoLoss(t *testing.T) {
-	for _, rule := range []*limit.Rule{tenAMinute, limit.Must(limit.SlidingWindow("hourly", 10, time.Hour)), limit.Must(limit.TokenBucket("weekly", limit.Tokens{Burst: 10, Refill: 10, Per: 7 * 24 * time.Hour}))} {
+	for _, rule := range []*limit.Rule{tenAMinute, limit.Must(limit.SlidingWindow("hourly", 10, time.Hour)), limit.Must(limit.TokenBucket("weekly", 10, 7*24*time.Hour, 10))} {
 		for _, out := range []time.Duration{2 * time.Hour, 40 * time.Hour} {
 			var events atomic.Int64
 			h := hybridtest.New(t, hybridtest.Options{Limiters: 2, Limiter: hybrid.Options{OnEvent: func(hybrid.Event) { events.Add(1) }}})

@@ -10,14 +10,6 @@ type Check struct {
 	N    int64
 }
 
-// Units returns how many units q asks for: N, or 1 if that is 0.
-func (q *Check) Units() int64 {
-	if q.N == 0 {
-		return 1
-	}
-	return q.N
-}
-
 // AllResult is the answer of a limiter's TakeAll to several checks.
 type AllResult struct {
 	// Result is that of the check with the index By. Allowed holds for all checks:

@@ -23,7 +23,8 @@ const maxParts = 16
 // smallest. A combined rule cannot be reserved ahead of time. Its units are not booked ahead for a
 // caller that waits either: callers that only check may take them first, again and again.
 func Combine(name string, rules ...*Rule) (*Rule, error) {
-	c := &Rule{numbers: arith.Hide(arith.Rule{Name: name}), alg: AlgorithmCombined, parts: &parts{slices.Clone(rules)}}
+	c := newRule(name, arith.Combined)
+	c.parts = &parts{slices.Clone(rules)}
 	errs := []error{c.checkName()}
 	if len(rules) < 1 || len(rules) > maxParts {
 		return nil, errors.Join(append(errs, c.bad("rules", len(rules), "must be 1 to %d", maxParts))...)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -55,7 +56,7 @@ func TestParse(t *testing.T) {
 		"9007199254740993/s":        "limit 9007199254740993: must be",
 		"10/s burst":                "no period",
 		"10/s burst x":              "no period",
-		"0/s burst 5":               "refill 0: must be",
+		"0/s burst 5":               "rate 0: must be",
 		"10/s, 20/second":           `another one is called "api/1s"`,
 		"10/60s, 20/m":              `another one is called "api/1m"`,
 		"10/s, x":                   `"x" is no limit`,
@@ -93,8 +94,8 @@ func FuzzParse(f *testing.F) {
 func TestCombine(t *testing.T) {
 	second, minute := limit.Must(limit.PerSecond("s", 10)), limit.Must(limit.PerMinute("m", 5))
 	r := limit.Must(limit.Combine("api", second, minute))
-	if r.Name() != "api" || r.Limit() != 5 || r.Period() != time.Minute || r.Algorithm() != limit.AlgorithmCombined ||
-		r.Algorithm().String() != "combined" || !r.Valid() || r.IsDryRun() || len(r.Parts()) != 2 || r.Units() != 0 || r.Buckets() != 0 {
+	if r.Name() != "api" || r.Limit() != 5 || r.Period() != time.Minute || arith.Of(r).Algorithm != arith.Combined ||
+		arith.Of(r).Algorithm.String() != "combined" || !r.Valid() || r.IsDryRun() || len(r.Parts()) != 2 || arith.Of(r).Units != 0 || arith.Of(r).Buckets != 0 {
 		t.Errorf("%v: %d per %v, %v", r, r.Limit(), r.Period(), r.Parts())
 	}
 	dry := r.DryRun()

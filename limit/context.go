@@ -54,8 +54,7 @@ type inContext struct {
 }
 
 type exactTaker interface {
-	TakeExact(ctx context.Context, key string, rule *Rule, n int64) (Result, error)
-	TakeAllExact(ctx context.Context, checks ...Check) (AllResult, error)
+	TakeExact(ctx context.Context, checks ...Check) (AllResult, error)
 }
 
 // WithContext returns lim as a limiter whose calls take a context. *hybrid.Limiter and
@@ -63,11 +62,10 @@ type exactTaker interface {
 // directly at the same time, and must be closed.
 //
 // Memory answers at once. So a context that has ended changes nothing, except in WaitN, in Set of
-// package hybrid, and in Take and TakeAll of an exact rule (see [Rule.Exact]): these return what
-// TakeExact and TakeAllExact of package hybrid do. Without these methods, or without Charge or Set,
-// lim decides an exact rule like any other, and the call returns an error that wraps
-// [errors.ErrUnsupported]. The other errors are those of invalid arguments. No method allocates for
-// a valid call.
+// package hybrid, and in Take and TakeAll of an exact rule (see [Rule.Exact]): these return what TakeExact
+// of package hybrid does. Without that method lim decides an exact rule like any other. Without Charge
+// or Set, those calls return an error that wraps [errors.ErrUnsupported]. The other errors are those of
+// invalid arguments. No method allocates for a valid call, unless its rule is exact.
 //
 // If lim is nil or holds a nil pointer, as of a constructor that has failed, each call returns
 // [ErrClosed].
@@ -111,8 +109,9 @@ func (c *inContext) Take(ctx context.Context, key string, rule *Rule, n int64) (
 	if c.base == nil {
 		return none, ErrClosed
 	}
-	if c.exact != nil && rule.IsExact() {
-		return c.exact.TakeExact(ctx, key, rule, n)
+	if c.exact != nil && n > 0 && rule.IsExact() {
+		v, err := c.exact.TakeExact(ctx, Check{Key: key, Rule: rule, N: n})
+		return v.Result, err
 	}
 	res := c.base.Take(key, rule, n)
 	if res.Source == SourceInvalid {
@@ -126,7 +125,7 @@ func (c *inContext) TakeAll(ctx context.Context, checks ...Check) (AllResult, er
 		return AllResult{Result: none, By: -1}, ErrClosed
 	}
 	if c.exact != nil && slices.ContainsFunc(checks, func(q Check) bool { return q.Rule.IsExact() }) {
-		return c.exact.TakeAllExact(ctx, checks...)
+		return c.exact.TakeExact(ctx, checks...)
 	}
 	v := c.base.TakeAll(checks...)
 	if v.Source != SourceInvalid {

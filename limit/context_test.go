@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 )
 
 // memory is a limiter that answers as it is told, and remembers the last call.
@@ -64,7 +66,7 @@ func (s *settable) Charge(key string, _ *Rule, n int64) int64 {
 }
 
 func (s *settable) CheckRule(rule *Rule) error {
-	if rule.Algorithm() == AlgorithmSlidingLog {
+	if arith.Of(rule).Algorithm == arith.SlidingLog {
 		return ErrUnsupported
 	}
 	return nil

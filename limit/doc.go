@@ -3,7 +3,7 @@
 // hybrid, local and remote take the same rules.
 //
 //	perUser := limit.Must(limit.PerMinute("api", 100))     // 100 a minute
-//	burst := limit.Must(limit.TokenBucket("uploads", limit.Tokens{Burst: 20, Refill: 5, Per: time.Second}))   // 20 at once, then 5 a second
+//	burst := limit.Must(limit.TokenBucket("uploads", 5, time.Second, 20))  // 20 at once, then 5 a second
 //	perDay := limit.Must(limit.Quota("api per day", 5000, limit.Calendar{Unit: limit.Day}))
 //
 // Build a rule once and share it. Its name is a namespace: the same name and key are one

@@ -56,12 +56,7 @@ func (*recorder) WaitN(context.Context, string, *limit.Rule, int64) error { retu
 // exactRecorder can let Redis decide.
 type exactRecorder struct{ recorder }
 
-func (r *exactRecorder) TakeExact(context.Context, string, *limit.Rule, int64) (limit.Result, error) {
-	r.byRedis++
-	return limit.Result{}, errAsked
-}
-
-func (r *exactRecorder) TakeAllExact(context.Context, ...limit.Check) (limit.AllResult, error) {
+func (r *exactRecorder) TakeExact(context.Context, ...limit.Check) (limit.AllResult, error) {
 	r.byRedis++
 	return limit.AllResult{By: -1}, errAsked
 }

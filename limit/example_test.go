@@ -7,17 +7,22 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// busy refuses everything. What it embeds stands for the methods that are not called.
-type busy struct{ limit.Limiter }
+// taker is what the code under test needs of a limiter: *hybrid.Limiter and *local.Limiter have it.
+type taker interface {
+	Take(key string, rule *limit.Rule, n int64) limit.Result
+}
+
+// busy is a fake that refuses everything.
+type busy struct{}
 
 func (busy) Take(string, *limit.Rule, int64) limit.Result {
 	return limit.Result{RetryAfter: 90 * time.Second}
 }
 
-var perUser = limit.Must(limit.TokenBucket("per-user", limit.Tokens{Burst: 20, Refill: 5, Per: time.Second}))
+var perUser = limit.Must(limit.TokenBucket("per-user", 5, time.Second, 20))
 
 // greet is the code under test.
-func greet(l limit.Limiter, user string) string {
+func greet(l taker, user string) string {
 	if res := l.Take(user, perUser, 1); !res.Allowed {
 		seconds, _ := res.RetryAfterSeconds()
 		return fmt.Sprintf("429, Retry-After: %d", seconds)
@@ -25,7 +30,7 @@ func greet(l limit.Limiter, user string) string {
 	return "hello " + user
 }
 
-func ExampleLimiter() {
+func ExampleResult() {
 	fmt.Println(greet(busy{}, "alice"))
 	// Output: 429, Retry-After: 90
 }

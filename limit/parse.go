@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 )
 
 // maxParsed bounds the text that Parse reads.
@@ -92,7 +94,7 @@ func read(text string) (w written, err error) {
 		w.burst, err = strconv.ParseInt(m[3], 10, 64)
 	}
 	if err != nil {
-		return w, fmt.Errorf("%s has a number above %d", quoted(text), int64(MaxUnits))
+		return w, fmt.Errorf("%s has a number above %d", quoted(text), int64(arith.MaxUnits))
 	}
 	if w.per, err = readPeriod(m[2]); err != nil {
 		return w, fmt.Errorf("%s: %w", quoted(text), err)
@@ -112,8 +114,8 @@ func readPeriod(text string) (time.Duration, error) {
 			n := int64(1)
 			if m[1] != "" {
 				var err error
-				if n, err = strconv.ParseInt(m[1], 10, 64); err != nil || n > int64(MaxWindow/unit) {
-					return 0, fmt.Errorf("a period is at most %v", MaxWindow)
+				if n, err = strconv.ParseInt(m[1], 10, 64); err != nil || n > int64(arith.MaxWindow/unit) {
+					return 0, fmt.Errorf("a period is at most %v", arith.MaxWindow)
 				}
 			}
 			return time.Duration(n) * unit, nil
@@ -132,7 +134,7 @@ func readPeriod(text string) (time.Duration, error) {
 // rule returns the rule of the limit.
 func (w written) rule(name string) (*Rule, error) {
 	if w.isBucket {
-		return TokenBucket(name, Tokens{Burst: w.burst, Refill: w.units, Per: w.per})
+		return TokenBucket(name, w.units, w.per, w.burst)
 	}
 	return SlidingWindow(name, w.units, w.per)
 }
@@ -157,7 +159,7 @@ func (w written) suffix() string {
 
 // clipped bounds a name in a message.
 func clipped(name string) string {
-	if len(name) > MaxNameBytes {
+	if len(name) > arith.MaxNameBytes {
 		return name[:32] + "…"
 	}
 	return name

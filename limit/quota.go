@@ -2,7 +2,6 @@ package limit
 
 import (
 	"errors"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -20,17 +19,7 @@ const (
 )
 
 // String returns the unit in lower case.
-func (u Unit) String() string {
-	switch u {
-	case Day:
-		return "day"
-	case Week:
-		return "week"
-	case Month:
-		return "month"
-	}
-	return fmt.Sprintf("unit(%d)", uint8(u))
-}
+func (u Unit) String() string { return arith.Unit(u).String() }
 
 // Calendar is the periods of a [Quota].
 type Calendar struct {
@@ -46,20 +35,6 @@ type Calendar struct {
 	First int
 }
 
-// String describes the calendar, for example "month from day 15 in Europe/Berlin".
-func (c Calendar) String() string {
-	text := c.Unit.String()
-	if c.First > 1 {
-		text += fmt.Sprintf(" from day %d", c.First)
-	}
-	if c.Zone != nil {
-		text += " in " + c.Zone.String()
-	} else {
-		text += " in UTC"
-	}
-	return text
-}
-
 // Quota describes at most limit units in each period of a calendar: a day, a week or a month. A period
 // begins at midnight of its first day, or at the first instant of that day if clocks skip midnight, so it
 // is longer or shorter if clocks are set. As with every fixed window, up to twice the limit may
@@ -72,7 +47,7 @@ func (c Calendar) String() string {
 //
 // As of every window, units cannot be reserved ahead: Reserve takes those that are admitted now, or none.
 func Quota(name string, limit int64, c Calendar) (*Rule, error) {
-	r := &Rule{numbers: arith.Hide(arith.Rule{Name: name}), alg: AlgorithmCalendar, buckets: 1}
+	r := newRule(name, arith.CalendarQuota)
 	errs := []error{r.checkName(), r.checkUnits("limit", limit, 0)}
 	most := 1
 	switch c.Unit {
@@ -98,17 +73,4 @@ func Quota(name string, limit int64, c Calendar) (*Rule, error) {
 	}
 	*arith.Of(r) = arith.Quota(name, limit, &arith.Calendar{Unit: arith.Unit(c.Unit), Zone: c.Zone, First: max(c.First, 1)})
 	return r.sealed(), nil
-}
-
-// Calendar returns the calendar of a [Quota]; the zero Calendar if r is none.
-func (r *Rule) Calendar() Calendar {
-	if c := arith.Of(r).Calendar; c != nil {
-		return calendarOf(c)
-	}
-	return Calendar{}
-}
-
-// calendarOf returns a calendar as it was given to [Quota].
-func calendarOf(c *arith.Calendar) Calendar {
-	return Calendar{Unit: Unit(c.Unit), Zone: c.Zone, First: c.First}
 }

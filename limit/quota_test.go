@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 )
 
 // A quota has the calendar that it was made with, and what makes no calendar is an error that says why.
@@ -41,20 +43,15 @@ func TestQuota(t *testing.T) {
 		if want.Zone == nil {
 			want.Zone = time.UTC
 		}
-		if r.String() != c.text || r.Calendar() != want || r.Algorithm() != AlgorithmCalendar || r.Buckets() != 1 || r.Period() < 24*time.Hour {
-			t.Errorf("%v: %+v, %v", r, r.Calendar(), r.Period())
+		if r.String() != c.text || calendarOf(r) != want || arith.Of(r).Algorithm != arith.CalendarQuota || arith.Of(r).Buckets != 1 || r.Period() < 24*time.Hour {
+			t.Errorf("%v: %+v, %v", r, calendarOf(r), r.Period())
 		}
-		if d := r.DryRun().Exact(); d.Calendar() != want || d.String() != c.text+" (exact) (dry run)" {
+		if d := r.DryRun().Exact(); calendarOf(d) != want || d.String() != c.text+" (exact) (dry run)" {
 			t.Errorf("%v", d)
 		}
 	}
 	if r, err := Quota("", -1, Calendar{}); r != nil || !strings.Contains(err.Error(), "name") || !strings.Contains(err.Error(), "-1") || !strings.Contains(err.Error(), "unit") {
 		t.Errorf("%v, %v", r, err)
-	}
-	for _, r := range []*Rule{Must(FixedWindow("x", 1, time.Hour)), {}} {
-		if c := r.Calendar(); c != (Calendar{}) {
-			t.Errorf("%v has the calendar %v", r, c)
-		}
 	}
 }
 
@@ -67,8 +64,14 @@ func TestQuotaWhereUTCIsLocal(t *testing.T) {
 	}
 	time.Local = time.UTC
 	for _, zone := range []*time.Location{nil, time.UTC, time.Local} {
-		if r, err := Quota("q", 1, Calendar{Unit: Day, Zone: zone}); err != nil || r.Calendar().Zone != time.UTC {
+		if r, err := Quota("q", 1, Calendar{Unit: Day, Zone: zone}); err != nil || calendarOf(r).Zone != time.UTC {
 			t.Errorf("%v, %v", r, err)
 		}
 	}
+}
+
+// calendarOf returns the calendar of a quota.
+func calendarOf(r *Rule) Calendar {
+	c := arith.Of(r).Calendar
+	return Calendar{Unit: Unit(c.Unit), Zone: c.Zone, First: c.First}
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 )
 
 // Faults 45, 46: a bad number is an error that names it.
@@ -16,14 +18,14 @@ func TestBadNumbersNameFieldValueAndRule(t *testing.T) {
 		rule  func() (*Rule, error)
 		words []string
 	}{
-		{"negative capacity", func() (*Rule, error) { return Funnel("api", -1, 1, time.Second) }, []string{"api", "capacity", "-1"}},
-		{"capacity above 2^53", func() (*Rule, error) { return Funnel("api", MaxUnits+1, 1, time.Second) }, []string{"api", "capacity", "9007199254740993"}},
-		{"no units", func() (*Rule, error) { return Funnel("api", 1, 0, time.Second) }, []string{"api", "units", "0"}},
-		{"units above 2^53", func() (*Rule, error) { return Funnel("api", 1, math.MaxInt64, time.Second) }, []string{"units"}},
-		{"zero per", func() (*Rule, error) { return Funnel("api", 1, 1, 0) }, []string{"api", "per", "0s"}},
-		{"negative per", func() (*Rule, error) { return Funnel("api", 1, 1, -time.Second) }, []string{"per", "-1s"}},
-		{"per of 200 years", func() (*Rule, error) { return Funnel("api", 1, 1, 200*year) }, []string{"per"}},
-		{"drains for ever", func() (*Rule, error) { return Funnel("api", MaxUnits, 1, time.Hour) }, []string{"api", "capacity", "drain"}},
+		{"negative burst", func() (*Rule, error) { return TokenBucket("api", 1, time.Second, -1) }, []string{"api", "burst", "-1"}},
+		{"burst above 2^53", func() (*Rule, error) { return TokenBucket("api", 1, time.Second, arith.MaxUnits+1) }, []string{"api", "burst", "9007199254740993"}},
+		{"no rate", func() (*Rule, error) { return TokenBucket("api", 0, time.Second, 1) }, []string{"api", "rate", "0"}},
+		{"rate above 2^53", func() (*Rule, error) { return TokenBucket("api", math.MaxInt64, time.Second, 1) }, []string{"rate"}},
+		{"zero per", func() (*Rule, error) { return TokenBucket("api", 1, 0, 1) }, []string{"api", "per", "0s"}},
+		{"negative per", func() (*Rule, error) { return TokenBucket("api", 1, -time.Second, 1) }, []string{"per", "-1s"}},
+		{"per of 200 years", func() (*Rule, error) { return TokenBucket("api", 1, 200*year, 1) }, []string{"per"}},
+		{"fills for ever", func() (*Rule, error) { return TokenBucket("api", 1, time.Hour, arith.MaxUnits) }, []string{"api", "burst", "fill"}},
 		{"negative limit", func() (*Rule, error) { return SlidingWindow("api", -5, time.Second) }, []string{"api", "limit", "-5"}},
 		{"no window", func() (*Rule, error) { return SlidingWindow("api", 5, 0) }, []string{"api", "window", "0s"}},
 		{"window of 1 ns", func() (*Rule, error) { return FixedWindow("api", 5, 1) }, []string{"window", "1ns"}},
@@ -52,12 +54,12 @@ func TestBadNumbersNameFieldValueAndRule(t *testing.T) {
 // Faults 45, 46: the largest and smallest that are allowed.
 func TestGoodNumbers(t *testing.T) {
 	for _, f := range []func() (*Rule, error){
-		func() (*Rule, error) { return Funnel("x", 0, 1, time.Second) },
-		func() (*Rule, error) { return Funnel("x", 1, 1, 30*24*time.Hour) },
-		func() (*Rule, error) { return Funnel("x", 10, 10_000_000, time.Second) },
-		func() (*Rule, error) { return Funnel("x", MaxUnits, MaxUnits, time.Second) },
-		func() (*Rule, error) { return SlidingWindow("x", MaxUnits, minWindow) },
-		func() (*Rule, error) { return SlidingWindow("x", 0, MaxWindow) },
+		func() (*Rule, error) { return TokenBucket("x", 1, time.Second, 0) },
+		func() (*Rule, error) { return TokenBucket("x", 1, 30*24*time.Hour, 1) },
+		func() (*Rule, error) { return TokenBucket("x", 10_000_000, time.Second, 10) },
+		func() (*Rule, error) { return TokenBucket("x", arith.MaxUnits, time.Second, arith.MaxUnits) },
+		func() (*Rule, error) { return SlidingWindow("x", arith.MaxUnits, minWindow) },
+		func() (*Rule, error) { return SlidingWindow("x", 0, arith.MaxWindow) },
 		func() (*Rule, error) { return SlidingLog("x", maxLogLimit, time.Second) },
 	} {
 		if r, err := f(); err != nil || !r.Valid() || r.String() == "" {
@@ -79,7 +81,7 @@ func TestPerPeriod(t *testing.T) {
 			t.Errorf("%v, %v", r, err)
 		}
 	}
-	if r, err := TokenBucket("api", Tokens{Burst: 20}); r != nil || err == nil || !strings.Contains(err.Error(), "refill 0") || !strings.Contains(err.Error(), "per 0s") {
+	if r, err := TokenBucket("api", 0, 0, 20); r != nil || err == nil || !strings.Contains(err.Error(), "rate 0") || !strings.Contains(err.Error(), "per 0s") {
 		t.Errorf("forgotten numbers: %v, %v", r, err)
 	}
 }
@@ -91,29 +93,7 @@ func TestMustPanicsOnError(t *testing.T) {
 			t.Errorf("Must panicked with %v", err)
 		}
 	}()
-	Must(Funnel("", 1, 1, time.Second))
-}
-
-// A token bucket is a leaky bucket: equal rules. Texts have the words of its constructor.
-func TestTokenBucketIsFunnel(t *testing.T) {
-	for _, c := range []struct {
-		burst, refill int64
-		per           time.Duration
-	}{{10, 3, time.Second}, {0, 1, time.Hour}, {7, 100, time.Millisecond}, {-1, 1, time.Second}, {1, 0, 0}, {MaxUnits, 1, time.Hour}} {
-		tokens, err := TokenBucket("t", Tokens{c.burst, c.refill, c.per})
-		funnel, want := Funnel("t", c.burst, c.refill, c.per)
-		words := strings.NewReplacer("funnel", "token-bucket", "capacity", "burst", "units", "refill", "drain", "fill", "leaking", "refilling")
-		if (err == nil) != (want == nil) || err != nil && err.Error() != words.Replace(want.Error()) {
-			t.Errorf("%+v: %v, want %v", c, err, want)
-		} else if err == nil {
-			if tokens.String() != words.Replace(funnel.String()) {
-				t.Errorf("%v, want as %v", tokens, funnel)
-			}
-			if funnel.funnel = false; *tokens != *funnel {
-				t.Errorf("%+v: %v, want %v", c, tokens, funnel)
-			}
-		}
-	}
+	Must(TokenBucket("", 1, time.Second, 1))
 }
 
 // A rule that says "unlimited" is one pointer, and nothing that a limiter would take.

@@ -33,14 +33,3 @@ func TestRetryAfterSeconds(t *testing.T) {
 		}
 	}
 }
-
-// A check that does not say how many units asks for one.
-//
-// Fault 87: a `Check` without N.
-func TestCheckUnits(t *testing.T) {
-	for n, want := range map[int64]int64{0: 1, 1: 1, 7: 7, -1: -1, math.MinInt64: math.MinInt64} {
-		if got := (&Check{N: n}).Units(); got != want {
-			t.Errorf("N of %d: %d units, want %d", n, got, want)
-		}
-	}
-}

@@ -15,7 +15,7 @@ import (
 
 // Results as JSON, and the same by both handlers of slog.
 func TestResultsAsText(t *testing.T) {
-	rule := limit.Must(limit.TokenBucket("api", limit.Tokens{Burst: 20, Refill: 5, Per: time.Second}))
+	rule := limit.Must(limit.TokenBucket("api", 5, time.Second, 20))
 	refused := limit.Result{Limit: 20, RetryAfter: 1500 * time.Millisecond, ResetAfter: time.Hour + 1, Source: limit.SourceSynced}
 	const refusedJSON = `{"allowed":false,"would_refuse":false,"limit":20,"remaining":0,"retry_after_seconds":1.5,"reset_after_seconds":3600.000000001,"source":"synced"`
 	for _, c := range []struct {

@@ -184,3 +184,15 @@ func TestTakeAll(t *testing.T) {
 		t.Errorf("zero limiter: %+v", v)
 	}
 }
+
+// A check that does not say how many units asks for one: a forgotten N lets nothing pass for free.
+//
+// Fault 87: a `Check` without N.
+func TestCheckWithoutN(t *testing.T) {
+	l := newLimiter(t, Options{Clock: clock.NewManual(start)})
+	for _, r := range tenPerSecond() {
+		if v := l.TakeAll(limit.Check{Key: "k", Rule: r}); !v.Allowed || v.Remaining != 9 || l.Peek("k", r).Remaining != 9 {
+			t.Errorf("%v: %+v", r, v)
+		}
+	}
+}

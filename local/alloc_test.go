@@ -15,7 +15,7 @@ import (
 func TestResidentKeyAllocatesNothing(t *testing.T) {
 	l := newLimiter(t, Options{})
 	rules := append(everyRule(t, 1000), limit.Must(limit.SlidingWindowBuckets("many buckets", 1000, time.Minute, 30)),
-		limit.Must(limit.Funnel("too large for a lease", 1<<40, 1<<30, time.Hour)))
+		limit.Must(limit.TokenBucket("too large for a lease", 1<<30, time.Hour, 1<<40)))
 	for _, key := range []string{"k", strings.Repeat("k", 40), strings.Repeat("k", 300)} {
 		for _, rule := range rules {
 			l.Take(key, rule, 1)

@@ -12,7 +12,7 @@ import (
 // Two loads: one key, asked by all goroutines (its word is what costs), and a table
 // full of keys asked evenly (memory is).
 func BenchmarkAllow(b *testing.B) {
-	rule := limit.Must(limit.Funnel("bench", 1000, 1_000_000, time.Second))
+	rule := limit.Must(limit.TokenBucket("bench", 1_000_000, time.Second, 1000))
 	for _, load := range []struct {
 		name string
 		keys int
@@ -44,7 +44,7 @@ func BenchmarkAllow(b *testing.B) {
 
 // What a key that was never seen before costs, in a table that is full.
 func BenchmarkAllowNewKeys(b *testing.B) {
-	rule := limit.Must(limit.Funnel("bench", 1000, 1000, time.Second))
+	rule := limit.Must(limit.TokenBucket("bench", 1000, time.Second, 1000))
 	l := newLimiter(b, Options{MaxKeys: 1 << 14})
 	b.ReportAllocs()
 	i := 0
@@ -55,7 +55,7 @@ func BenchmarkAllowNewKeys(b *testing.B) {
 }
 
 func BenchmarkTake(b *testing.B) {
-	rule := limit.Must(limit.Funnel("bench", 1000, 1_000_000, time.Second))
+	rule := limit.Must(limit.TokenBucket("bench", 1_000_000, time.Second, 1000))
 	l := newLimiter(b, Options{})
 	l.Allow("k", rule)
 	b.ReportAllocs()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/limittest"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -17,7 +18,7 @@ import (
 // minute.
 func callRules() []*limit.Rule {
 	return []*limit.Rule{
-		limit.Must(limit.Funnel("f", 10, 10, time.Minute)),
+		limit.Must(limit.TokenBucket("f", 10, time.Minute, 10)),
 		limit.Must(limit.SlidingWindow("s", 10, time.Minute)),
 		limit.Must(limit.FixedWindow("x", 10, time.Minute)),
 		limit.Must(limit.SlidingLog("l", 10, time.Minute)),
@@ -26,7 +27,7 @@ func callRules() []*limit.Rule {
 
 func forCallRules(t *testing.T, test func(t *testing.T, l *Limiter, c *clock.Manual, r *limit.Rule)) {
 	for _, r := range callRules() {
-		t.Run(r.Algorithm().String(), func(t *testing.T) {
+		t.Run(arith.Of(r).Algorithm.String(), func(t *testing.T) {
 			c := clock.NewManual(start.Truncate(time.Minute))
 			test(t, newLimiter(t, Options{Clock: c}), c, r)
 		})
@@ -40,7 +41,7 @@ func ExampleLimiter_TakeAtMost() {
 		panic(err)
 	}
 	defer l.Close()
-	rows := limit.Must(limit.Funnel("rows", 100, 10, time.Second))
+	rows := limit.Must(limit.TokenBucket("rows", 10, time.Second, 100))
 	for range 3 {
 		granted, res := l.TakeAtMost("export", rows, 60)
 		fmt.Println(granted, res.RetryAfter)
@@ -74,7 +75,7 @@ func TestCallsAgainstReference(t *testing.T) {
 		l := rng.Int64N(31)
 		period := time.Duration(1+rng.Int64N(5000)) * time.Millisecond
 		r := []*limit.Rule{
-			limit.Must(limit.Funnel("f", l, 1+rng.Int64N(40), period)),
+			limit.Must(limit.TokenBucket("f", 1+rng.Int64N(40), period, l)),
 			limit.Must(limit.SlidingWindowBuckets("s", l, period*time.Duration(3), 3)),
 			limit.Must(limit.FixedWindow("x", l, period)),
 			limit.Must(limit.SlidingLog("l", l, period)),
@@ -120,10 +121,10 @@ func TestCallsAgainstReference(t *testing.T) {
 			case 4:
 				n = rng.Int64N(4*l + 2)
 				what, want = "charge", n
-				switch r.Algorithm() {
-				case limit.AlgorithmFunnel:
+				switch arith.Of(r).Algorithm {
+				case arith.TokenBucket:
 					want = max(min(n, room+l), 0)
-				case limit.AlgorithmSlidingLog:
+				case arith.SlidingLog:
 					want = max(min(n, room), 0)
 				}
 				got = lim.Charge("k", r, n)
@@ -135,7 +136,7 @@ func TestCallsAgainstReference(t *testing.T) {
 					if err := lim.Set("k", r, n); err != nil {
 						t.Fatal(err)
 					}
-					if r.Algorithm() == limit.AlgorithmSlidingLog {
+					if arith.Of(r).Algorithm == arith.SlidingLog {
 						n = min(n, l)
 					}
 					ref.Add(now, n)

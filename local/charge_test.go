@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -26,7 +27,7 @@ func TestChargeOfWhatCannotBe(t *testing.T) {
 			t.Errorf("%d remain", left)
 		}
 		for range 3 {
-			if got := l.Charge("k", r, math.MaxInt64); got < 0 || got > limit.MaxUnits {
+			if got := l.Charge("k", r, math.MaxInt64); got < 0 || got > arith.MaxUnits {
 				t.Errorf("%d units charged", got)
 			}
 		}
@@ -44,7 +45,7 @@ func TestChargeOfWhatCannotBe(t *testing.T) {
 //
 // Fault 101: units are charged above the limit.
 func TestChargeBehindReservations(t *testing.T) {
-	r := limit.Must(limit.Funnel("f", 10, 10, time.Minute))
+	r := limit.Must(limit.TokenBucket("f", 10, time.Minute, 10))
 	c := clock.NewManual(start)
 	l := newLimiter(t, Options{Clock: c})
 	l.AllowN("k", r, 10)
@@ -62,7 +63,7 @@ func TestChargeBehindReservations(t *testing.T) {
 	if res.Delay() != time.Minute {
 		t.Errorf("the reservation is due after %v", res.Delay())
 	}
-	res.Cancel()
+	res.Cancel(bg)
 	if left := l.Peek("k", r); left.Allowed || left.RetryAfter != 6*time.Second {
 		t.Errorf("%+v, want the 10 units without the reservation", left)
 	}
@@ -72,7 +73,7 @@ func TestChargeBehindReservations(t *testing.T) {
 func ExampleLimiter_Charge() {
 	lim := limit.Must(New(Options{Clock: clock.NewManual(start)}))
 	defer lim.Close()
-	tokens := limit.Must(limit.TokenBucket("tokens", limit.Tokens{Burst: 1000, Refill: 1000, Per: time.Minute}))
+	tokens := limit.Must(limit.TokenBucket("tokens", 1000, time.Minute, 1000))
 
 	const estimate = 300
 	if !lim.AllowN("alice", tokens, estimate) {

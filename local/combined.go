@@ -40,9 +40,12 @@ func (l *Limiter) least(rule *limit.Rule, n int64, do func(part *limit.Rule) int
 // waitForParts waits until all parts admit n units.
 func (l *Limiter) waitForParts(ctx context.Context, key string, rule *limit.Rule, n int64) error {
 	return l.queues.Wait(ctx, key, rule, n, waitqueue.Limiter{
-		Reserve: func(counter.Terms) *limit.Reservation {
+		Reserve: func(counter.Terms) limit.Reservation {
 			res := l.takeParts(key, rule, n)
-			return limit.NewReservation(res.Allowed, res, func() { l.Refund(key, rule, n) })
+			if !res.Allowed {
+				return decision.NotReserved(res)
+			}
+			return decision.Reserved(res, func() { l.Refund(key, rule, n) })
 		},
 		Estimate: func(ahead, n int64) int64 {
 			return decision.Longest(rule, func(part *limit.Rule) int64 {

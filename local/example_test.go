@@ -42,7 +42,7 @@ func ExampleLimiter_Take() {
 	defer lim.Close()
 
 	// Room for 16 replies, one of which is forgotten every two seconds.
-	rule := limit.Must(limit.Funnel("reply", 16, 30, time.Minute))
+	rule := limit.Must(limit.TokenBucket("reply", 30, time.Minute, 16))
 	res := lim.Take("user 42", rule, 15)
 	fmt.Println(res.Allowed, res.Remaining, res.ResetAfter)
 	res = lim.Take("user 42", rule, 2)
@@ -94,11 +94,11 @@ func ExampleLimiter_Reserve() {
 	}
 	defer lim.Close()
 
-	rule := limit.Must(limit.Funnel("print", 1, 1, time.Minute))
+	rule := limit.Must(limit.TokenBucket("print", 1, time.Minute, 1))
 	lim.Allow("printer", rule)
 	first, second := lim.Reserve("printer", rule), lim.Reserve("printer", rule)
 	fmt.Println(first.Delay(), second.Delay())
-	second.Cancel()
+	second.Cancel(context.Background())
 	fmt.Println(lim.Reserve("printer", rule).Delay())
 	// Output:
 	// 1m0s 2m0s
@@ -112,7 +112,7 @@ func ExampleLimiter_Wait() {
 	}
 	defer lim.Close()
 
-	rule := limit.Must(limit.Funnel("crawl", 1, 100, time.Second)) // one every 10 ms
+	rule := limit.Must(limit.TokenBucket("crawl", 100, time.Second, 1)) // one every 10 ms
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for range 3 {

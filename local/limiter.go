@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/clocks"
 	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/internal/table"
@@ -99,7 +100,7 @@ func (l *Limiter) Charge(key string, rule *limit.Rule, n int64) (charged int64) 
 	if !l.askable(rule, n) {
 		return l.least(rule, n, func(part *limit.Rule) int64 { return l.Charge(key, part, n) })
 	}
-	charged, _ = l.table.Charge(key, rule, min(n, limit.MaxUnits), int64(l.clock.Now()))
+	charged, _ = l.table.Charge(key, rule, min(n, arith.MaxUnits), int64(l.clock.Now()))
 	return charged
 }
 
@@ -151,7 +152,7 @@ func (l *Limiter) askable(rule *limit.Rule, n int64) bool {
 	if l == nil {
 		return false
 	}
-	if rule.Valid() && rule.Algorithm() != limit.AlgorithmCombined && n >= 0 && l.table != nil {
+	if rule.Valid() && arith.Of(rule).Algorithm != arith.Combined && n >= 0 && l.table != nil {
 		return true
 	}
 	if !l.combined(rule, n) {

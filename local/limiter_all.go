@@ -1,6 +1,8 @@
 package local
 
 import (
+	"cmp"
+
 	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/internal/table"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -19,7 +21,7 @@ func (l *Limiter) TakeAll(checks ...limit.Check) limit.AllResult {
 		return decision.Original(l.TakeAll(all...), of)
 	}
 	for i := range checks {
-		if !l.askable(checks[i].Rule, checks[i].Units()) {
+		if !l.askable(checks[i].Rule, cmp.Or(checks[i].N, 1)) {
 			return decision.Refused(checks, i, decision.Invalid)
 		}
 	}

@@ -22,7 +22,7 @@ func TestNewRejectsBadOptions(t *testing.T) {
 func everyRule(tb testing.TB, lim int64) []*limit.Rule {
 	tb.Helper()
 	return []*limit.Rule{
-		limit.Must(limit.Funnel("r", lim, 1, time.Hour)),
+		limit.Must(limit.TokenBucket("r", 1, time.Hour, lim)),
 		limit.Must(limit.SlidingWindow("r", lim, time.Hour)),
 		limit.Must(limit.SlidingWindowBuckets("r1", lim, time.Hour, 1)),
 		limit.Must(limit.FixedWindow("r", lim, time.Hour)),
@@ -76,7 +76,7 @@ func TestInvalidQuestions(t *testing.T) {
 
 // Without a number there is room for as many keys as the doc says.
 func TestDefaultMaxKeys(t *testing.T) {
-	if room := newLimiter(t, Options{}).Stats().Room; room != 65_536*5/4 {
+	if room := newLimiter(t, Options{}).table.Stats().Room; room != 65_536*5/4 {
 		t.Errorf("room for %d keys", room)
 	}
 }

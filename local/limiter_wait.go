@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/internal/waitqueue"
@@ -12,7 +13,7 @@ import (
 )
 
 // Reserve is [Limiter.ReserveN] of one unit.
-func (l *Limiter) Reserve(key string, rule *limit.Rule) *limit.Reservation {
+func (l *Limiter) Reserve(key string, rule *limit.Rule) limit.Reservation {
 	return l.ReserveN(key, rule, 1)
 }
 
@@ -24,25 +25,28 @@ func (l *Limiter) Reserve(key string, rule *limit.Rule) *limit.Reservation {
 // reservation is OK only if its delay is 0. [Limiter.WaitN] works with all rules. No
 // reservation is OK for more units than the limit, for more than [limit.MaxWindow]
 // ahead, or if the question cannot be asked. A dry run is always OK and has no delay.
-func (l *Limiter) ReserveN(key string, rule *limit.Rule, n int64) *limit.Reservation {
+func (l *Limiter) ReserveN(key string, rule *limit.Rule, n int64) limit.Reservation {
 	if !l.askable(rule, n) {
-		return limit.NewReservation(false, decision.Invalid(rule), nil)
+		return decision.NotReserved(decision.Invalid(rule))
 	}
 	if !rule.IsDryRun() {
-		return l.reserve(key, rule, n, counter.Terms{MaxDelay: int64(limit.MaxWindow)})
+		return l.reserve(key, rule, n, counter.Terms{MaxDelay: int64(arith.MaxWindow)})
 	}
 	v := l.reserve(key, rule, n, counter.Terms{MaxDelay: -1})
 	if !v.OK() { // nothing was booked, and the caller need not wait
 		res := decision.Judged(rule, v.Result())
 		res.RetryAfter = 0
-		return limit.NewReservation(true, res, nil)
+		return decision.Reserved(res, nil)
 	}
 	return v
 }
 
-func (l *Limiter) reserve(key string, rule *limit.Rule, n int64, terms counter.Terms) *limit.Reservation {
+func (l *Limiter) reserve(key string, rule *limit.Rule, n int64, terms counter.Terms) limit.Reservation {
 	res, booked := l.table.Reserve(key, rule, n, int64(l.clock.Now()), terms)
-	return limit.NewReservation(booked != nil, res, func() {
+	if booked == nil {
+		return decision.NotReserved(res)
+	}
+	return decision.Reserved(res, func() {
 		l.table.Cancel(key, rule, int64(l.clock.Now()), booked)
 	})
 }
@@ -82,7 +86,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, rule *limit.Rule, n int
 		return l.waitForParts(ctx, key, rule, n)
 	}
 	return l.queues.Wait(ctx, key, rule, n, waitqueue.Limiter{
-		Reserve:  func(t counter.Terms) *limit.Reservation { return l.reserve(key, rule, n, t) },
+		Reserve:  func(t counter.Terms) limit.Reservation { return l.reserve(key, rule, n, t) },
 		Estimate: func(ahead, n int64) int64 { return l.table.Estimate(key, rule, ahead, n, int64(l.clock.Now())) },
 		Unclaim:  func() { l.table.Unclaim(key, rule, int64(l.clock.Now())) },
 	})

@@ -6,12 +6,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/hybridlimit/hybridlimit/internal/limittest"
-	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-var _ limit.Limiter = (*Limiter)(nil)
 
 // What tests of several packages use, by short names.
 var (

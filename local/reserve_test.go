@@ -14,9 +14,9 @@ import (
 func TestReserve(t *testing.T) {
 	c := clock.NewManual(start)
 	l := newLimiter(t, Options{Clock: c})
-	r := limit.Must(limit.Funnel("f", 3, 1, time.Second))
+	r := limit.Must(limit.TokenBucket("f", 1, time.Second, 3))
 	l.Take("k", r, 3)
-	var made []*limit.Reservation
+	var made []limit.Reservation
 	for _, step := range []struct {
 		n     int64
 		delay time.Duration
@@ -32,8 +32,8 @@ func TestReserve(t *testing.T) {
 	copied := made[4]
 	var all sync.WaitGroup
 	for range 8 {
-		all.Go(copied.Cancel)
-		all.Go(made[4].Cancel)
+		all.Go(func() { copied.Cancel(bg) })
+		all.Go(func() { made[4].Cancel(bg) })
 	}
 	all.Wait()
 	if v := l.Reserve("k", r); v.Delay() != 6*time.Second {
@@ -41,7 +41,7 @@ func TestReserve(t *testing.T) {
 	}
 	for _, n := range []int64{4, math.MaxInt64, -1, math.MinInt64} {
 		v := l.ReserveN("k", r, n)
-		if v.Cancel(); v.OK() || v.Delay() != limit.Never {
+		if v.Cancel(bg); v.OK() || v.Delay() != limit.Never {
 			t.Errorf("%d: %+v", n, v)
 		}
 	}
@@ -52,14 +52,10 @@ func TestReserve(t *testing.T) {
 	window := limit.Must(limit.FixedWindow("w", 10, time.Hour))
 	l.Take("k", window, 5)
 	held := l.ReserveN("k", window, 2)
-	held.Cancel()
-	held.Cancel()
+	held.Cancel(bg)
+	held.Cancel(bg)
 	if left := l.Peek("k", window).Remaining; left != 5 {
 		t.Errorf("%d remain of a window after a reservation was canceled twice", left)
-	}
-	var zero *limit.Reservation
-	if zero.Cancel(); zero.OK() || zero.Delay() != limit.Never {
-		t.Errorf("the zero reservation: %+v", zero)
 	}
 	if v := new(Limiter).Reserve("k", r); v.OK() {
 		t.Error("a zero limiter reserves")
@@ -73,8 +69,8 @@ func TestReserve(t *testing.T) {
 func TestReserveIsBounded(t *testing.T) {
 	c := clock.NewManual(start)
 	l := newLimiter(t, Options{Clock: c})
-	r := limit.Must(limit.Funnel("f", 10, 1, 365*24*time.Hour))
-	var booked []*limit.Reservation
+	r := limit.Must(limit.TokenBucket("f", 1, 365*24*time.Hour, 10))
+	var booked []limit.Reservation
 	for range 1000 {
 		if v := l.ReserveN("k", r, 10); v.OK() {
 			booked = append(booked, v)
@@ -84,7 +80,7 @@ func TestReserveIsBounded(t *testing.T) {
 		t.Errorf("%d times ten units of one a year, and 100 years, were booked", len(booked))
 	}
 	for _, v := range booked {
-		v.Cancel()
+		v.Cancel(bg)
 	}
 	if l.Peek("k", r).Remaining != 10 {
 		t.Errorf("%+v", l.Peek("k", r))
@@ -115,11 +111,11 @@ func TestDryRun(t *testing.T) {
 			t.Errorf("peek: %+v", res)
 		}
 		v := l.ReserveN("k", d, 3)
-		if v.Cancel(); !v.OK() || v.Delay() != 0 || !v.Result().WouldRefuse || l.Peek("k", r).Remaining != 0 {
+		if v.Cancel(bg); !v.OK() || v.Delay() != 0 || !v.Result().WouldRefuse || l.Peek("k", r).Remaining != 0 {
 			t.Errorf("reserve: %+v", v)
 		}
 		v = l.ReserveN("other", d, 3)
-		if v.Cancel(); !v.OK() || l.Peek("other", r).Remaining != 10 {
+		if v.Cancel(bg); !v.OK() || l.Peek("other", r).Remaining != 10 {
 			t.Errorf("reserve what fits: %+v", v)
 		}
 		for _, n := range []int64{-1, math.MinInt64} {
@@ -155,11 +151,11 @@ func TestCancelWhenDue(t *testing.T) {
 	for behind, room := range map[int64]int64{100: 0, 60: 0, 30: 40, 1: 98} {
 		c := clock.NewManual(start)
 		l := newLimiter(t, Options{Clock: c})
-		r := limit.Must(limit.Funnel("f", 100, 100, 100*time.Second))
+		r := limit.Must(limit.TokenBucket("f", 100, 100*time.Second, 100))
 		l.AllowN("k", r, 100)
 		first, second := l.ReserveN("k", r, 100), l.ReserveN("k", r, behind)
 		c.Advance(first.Delay())
-		first.Cancel()
+		first.Cancel(bg)
 		if got := l.Peek("k", r).Remaining; got != room {
 			t.Errorf("%d units behind: %d remain, want %d", behind, got, room)
 		}
@@ -172,7 +168,7 @@ func TestCancelWhenDue(t *testing.T) {
 
 // Those who waited when a key was reset keep no units from being refunded.
 func TestCancelAfterReset(t *testing.T) {
-	l, r := newLimiter(t, Options{Clock: clock.NewManual(start)}), limit.Must(limit.Funnel("f", 10, 1, time.Second))
+	l, r := newLimiter(t, Options{Clock: clock.NewManual(start)}), limit.Must(limit.TokenBucket("f", 1, time.Second, 10))
 	for range 3 {
 		l.ReserveN("k", r, 10)
 	}

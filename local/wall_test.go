@@ -103,7 +103,7 @@ func TestOtherLimitsCountElapsedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, c := atHour(t, 10)
 		for _, rule := range []*limit.Rule{
-			limit.Must(limit.Funnel("bucket", 10, 10, time.Hour)),
+			limit.Must(limit.TokenBucket("bucket", 10, time.Hour, 10)),
 			limit.Must(limit.SlidingWindow("sliding", 10, time.Hour)),
 			limit.Must(limit.FixedWindow("fixed", 10, time.Hour)),
 			limit.Must(limit.SlidingLog("log", 10, time.Hour)),

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -9,14 +10,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
-
-// MaxChecks is the largest number of checks of one [Limiter.TakeAll], which
-// occupies Redis until all are decided. A check of a combined rule counts as one for each part. Windows are read bucket by bucket: all checks
-// together may have at most 20,000 buckets. A sliding window has one bucket more
-// than its rule says; a counter of another kind has one.
-const MaxChecks = 1000
-
-var _ [0]struct{} = [MaxChecks - redisstore.MaxChecks]struct{}{} // it is the bound of the store
 
 // TakeAll takes the units of all checks in one step: either each check consumes
 // its own units, or none does and nothing is written. By says which check
@@ -30,12 +23,14 @@ var _ [0]struct{} = [MaxChecks - redisstore.MaxChecks]struct{}{} // it is the bo
 // its own units are not consumed, but those of the others are. Its units are not part
 // of the sum for checks that are not dry runs.
 //
-// On a Redis Cluster, and on a [redis.Ring], all keys must be in one shard, see
+// There are at most 1,000 checks, of a combined rule one for each part, and together at most 20,000
+// buckets: Redis serves nobody else meanwhile. A sliding window has one more than its rule says, and
+// any other counter has one. On a Redis Cluster, and on a [redis.Ring], all keys must be in one shard, see
 // [Limiter.Shard]. All rules of one key are in the same shard.
 //
 // Errors: [limit.ErrInvalidN], [limit.ErrNilRule] and [limit.ErrUnsupported] (a
 // rule, two rules of one counter, the keys' shards, too many buckets, or more than
-// [MaxChecks] checks), with the index of the check in the text if one is the cause:
+// 1,000 checks), with the index of the check in the text if one is the cause:
 // Redis was not called. A [*limit.KeyError] for an unusable key: nothing was consumed.
 // All others as for Take. With an error the result is a refusal; By is the check
 // that caused it, -1 if none did.
@@ -57,7 +52,7 @@ func (l *Limiter) TakeAll(ctx context.Context, checks ...limit.Check) (limit.All
 	}
 	all = slices.Clone(all)
 	for i := range all {
-		all[i].N = all[i].Units()
+		all[i].N = cmp.Or(all[i].N, 1)
 	}
 	v, err := l.askAll(ctx, redisstore.Book, all)
 	return decision.Original(v, of), err

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -41,10 +42,10 @@ func newTogether(t *testing.T, b *backend, unit time.Duration) *together {
 func (w *together) model(q limit.Check) model {
 	id := q.Rule.Name() + "/" + q.Key
 	if w.models[id] == nil {
-		switch q.Rule.Algorithm() {
-		case limit.AlgorithmFunnel:
-			w.models[id] = newFunnelModel(1, q.Rule.Units(), q.Rule.Period())
-		case limit.AlgorithmSlidingLog:
+		switch arith.Of(q.Rule).Algorithm {
+		case arith.TokenBucket:
+			w.models[id] = newFunnelModel(1, arith.Of(q.Rule).Units, q.Rule.Period())
+		case arith.SlidingLog:
 			w.models[id] = &logModel{width: arith.Of(q.Rule).Width.Microseconds()}
 		default:
 			w.models[id] = newWindowModel(q.Rule)
@@ -60,9 +61,9 @@ func (w *together) sums(checks []limit.Check, q limit.Check) (real, dry int64) {
 		switch {
 		case o.Key != q.Key || o.Rule.Name() != q.Rule.Name():
 		case o.Rule.IsDryRun():
-			dry = redisstore.AddUnits(dry, o.Units())
+			dry = redisstore.AddUnits(dry, cmp.Or(o.N, 1))
 		default:
-			real = redisstore.AddUnits(real, o.Units())
+			real = redisstore.AddUnits(real, cmp.Or(o.N, 1))
 		}
 	}
 	return real, dry
@@ -81,7 +82,7 @@ func (w *together) want(now int64, checks []limit.Check) (admitted bool, fits []
 	}
 	for i, q := range checks {
 		if admitted && fits[i] {
-			w.model(q).book(now, q.Units())
+			w.model(q).book(now, cmp.Or(q.N, 1))
 		}
 	}
 	return admitted, fits
@@ -94,7 +95,7 @@ func (w *together) expected(checks []limit.Check, admitted bool, fits []bool) li
 	held := map[string]int64{}
 	for i, q := range checks {
 		if admitted && fits[i] {
-			held[q.Rule.Name()+q.Key] += q.Units()
+			held[q.Rule.Name()+q.Key] += cmp.Or(q.N, 1)
 		}
 	}
 	for i, q := range checks {

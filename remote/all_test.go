@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -76,11 +77,11 @@ func TestTakeAllBadQuestions(t *testing.T) {
 			t.Errorf("%v: %+v, %v", c.bad, v, err)
 		}
 	}
-	if v, err := l.TakeAll(ctx, slices.Repeat([]limit.Check{good}, MaxChecks+1)...); err == nil || v.Allowed || v.By != -1 {
+	if v, err := l.TakeAll(ctx, slices.Repeat([]limit.Check{good}, redisstore.MaxChecks+1)...); err == nil || v.Allowed || v.By != -1 {
 		t.Errorf("too many: %+v, %v", v, err)
 	}
 	// An invalid check is named before there are too many.
-	if v, err := l.TakeAll(ctx, append(slices.Repeat([]limit.Check{good}, MaxChecks+1), limit.Check{Key: "k"})...); !errors.Is(err, limit.ErrNilRule) || v.By != MaxChecks+1 {
+	if v, err := l.TakeAll(ctx, append(slices.Repeat([]limit.Check{good}, redisstore.MaxChecks+1), limit.Check{Key: "k"})...); !errors.Is(err, limit.ErrNilRule) || v.By != redisstore.MaxChecks+1 {
 		t.Errorf("too many, and no rule: %+v, %v", v, err)
 	}
 	// The first check is two for Redis. The error and the answer have the caller's number of the bad one.
@@ -95,7 +96,7 @@ func TestTakeAllBadQuestions(t *testing.T) {
 	if n := b.mini.CommandCount() - sent; n != 0 {
 		t.Errorf("%d commands were sent", n)
 	}
-	many := make([]limit.Check, MaxChecks)
+	many := make([]limit.Check, redisstore.MaxChecks)
 	for i := range many {
 		many[i] = limit.Check{Key: fmt.Sprint("k", i), Rule: callRules(t)[i%4], N: 1}
 	}

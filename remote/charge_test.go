@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -28,10 +29,10 @@ func TestCharge(t *testing.T) {
 			t.Fatalf("%d remain, want 2", left)
 		}
 		most := int64(100)
-		switch r.Algorithm() {
-		case limit.AlgorithmFunnel:
+		switch arith.Of(r).Algorithm {
+		case arith.TokenBucket:
 			most = 12
-		case limit.AlgorithmSlidingLog:
+		case arith.SlidingLog:
 			most = 2
 		}
 		charge(100, most)
@@ -58,7 +59,7 @@ func TestChargeOfTheMost(t *testing.T) {
 		l := b.limiter()
 		for _, r := range []*limit.Rule{sliding(t, 10, time.Hour, 10), fixed(t, 10, time.Hour), daily(t, 10), funnel(t, 10, 10, time.Hour)} {
 			for range 3 {
-				if got, err := l.Charge(ctx, "most", r, math.MaxInt64); err != nil || got < 0 || got > limit.MaxUnits {
+				if got, err := l.Charge(ctx, "most", r, math.MaxInt64); err != nil || got < 0 || got > arith.MaxUnits {
 					t.Errorf("%v: %d units charged, %v", r, got, err)
 				}
 			}

@@ -9,7 +9,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/report"
-	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // What Redis refuses has one name, whichever call it was for: one for users, a batch or a heartbeat. Nothing of it
@@ -46,7 +45,7 @@ func classifyEveryCall(t *testing.T, b *backend) {
 			batch.Prev, batch.Seq = 1, 2
 			before := b.dump()
 			b.do(c.set...)
-			room := c.reason == "oom" && rule.Algorithm() == limit.AlgorithmSlidingLog // is made without memory
+			room := c.reason == "oom" && arith.Of(rule).Algorithm == arith.SlidingLog // is made without memory
 			errs := map[string]error{}
 			for name, do := range writes {
 				if name != "Refund" || !room {

@@ -29,7 +29,7 @@ func ExampleLimiter_Take() {
 		return
 	}
 	// At most 2 replies at once, and one more every 30 seconds.
-	replies := limit.Must(limit.Funnel("reply", 2, 1, 30*time.Second))
+	replies := limit.Must(limit.TokenBucket("reply", 1, 30*time.Second, 2))
 	for range 3 {
 		res, err := lim.Take(context.Background(), "user:17", replies, 1)
 		if err != nil {
@@ -85,7 +85,7 @@ func ExampleLimiter_TakeAll() {
 func ExampleLimiter_Reserve() {
 	lim, stop := embedded()
 	defer stop()
-	jobs := limit.Must(limit.Funnel("job", 1, 1, time.Minute))
+	jobs := limit.Must(limit.TokenBucket("job", 1, time.Minute, 1))
 	for range 3 {
 		r, err := lim.Reserve(context.Background(), "batch", jobs)
 		if err != nil {

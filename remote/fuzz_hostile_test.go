@@ -1,11 +1,7 @@
 package remote
 
 import (
-	"bytes"
-	"context"
 	"errors"
-	"io"
-	"net"
 	"runtime"
 	"runtime/metrics"
 	"strings"
@@ -15,63 +11,17 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
+	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// liar is a server that has its answer ready whatever it is asked, and closes
-// the connection when it has said it.
-type liar struct {
-	greeting []byte // answer to the first thing a connection says; nil: it lies at once
-	lie      []byte // answer to everything else
-	chunk    int    // bytes per read; 0: all
-}
-
-func (l *liar) dial(context.Context, string, string) (net.Conn, error) {
-	return &lyingConn{liar: l, lying: l.greeting == nil}, nil
-}
-
-type lyingConn struct {
-	net.Conn // nil: nothing else is asked of it
-	liar     *liar
-	lying    bool
-	out      bytes.Reader
-}
-
-func (c *lyingConn) Write(p []byte) (int, error) {
-	answer := c.liar.greeting
-	if c.lying {
-		answer = c.liar.lie
-	}
-	c.lying = true
-	rest, _ := io.ReadAll(&c.out)
-	c.out.Reset(append(rest, answer...))
-	return len(p), nil
-}
-
-func (c *lyingConn) Read(p []byte) (int, error) {
-	if k := c.liar.chunk; k > 0 && k < len(p) {
-		p = p[:k]
-	}
-	return c.out.Read(p)
-}
-
-func (*lyingConn) Close() error                     { return nil }
-func (*lyingConn) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
-func (*lyingConn) LocalAddr() net.Addr              { return &net.TCPAddr{} }
-func (*lyingConn) SetDeadline(time.Time) error      { return nil }
-func (*lyingConn) SetReadDeadline(time.Time) error  { return nil }
-func (*lyingConn) SetWriteDeadline(time.Time) error { return nil }
-
-// greeting is what Redis answers to HELLO 3.
-var greeting = []byte("%2\r\n$6\r\nserver\r\n$5\r\nredis\r\n$5\r\nproto\r\n:3\r\n")
-
-// client returns a client of the liar; most bounds its replies, 0 not at all.
-func (l *liar) client(most int) *redis.Client {
+// lying returns a client of a liar; most bounds its replies, 0 not at all.
+func lying(l *redistest.Liar, most int) *redis.Client {
 	o := options("127.0.0.1:6379")
-	o.Dialer = l.dial
+	o.Dialer = l.Dial
 	if most > 0 {
-		o.Dialer = BoundReplies(l.dial, most)
+		o.Dialer = redisstore.BoundReplies(l.Dial, most)
 	}
 	o.PoolSize, o.MaxRetries = 1, -1 // a greeting that fails is retried otherwise
 	return redis.NewClient(o)
@@ -94,7 +44,7 @@ func newVictim(t *testing.T, rdb redis.UniversalClient) victim {
 }
 
 var (
-	anyFunnel  = limit.Must(limit.Funnel("f", 10, 7, time.Second))
+	anyFunnel  = limit.Must(limit.TokenBucket("f", 7, time.Second, 10))
 	anyWindow  = limit.Must(limit.SlidingWindow("w", 10, time.Second))
 	anyFixed   = limit.Must(limit.FixedWindow("x", 10, time.Second))
 	anyLog     = limit.Must(limit.SlidingLog("l", 10, time.Second))
@@ -246,12 +196,12 @@ func FuzzHostileServer(f *testing.F) {
 		if len(lie) > bound {
 			t.Skip()
 		}
-		l := &liar{lie: lie, chunk: int(chunk)}
+		l := &redistest.Liar{Lie: lie, Chunk: int(chunk)}
 		if greets {
-			l.greeting = greeting
+			l.Greeting = redistest.Greeting
 		}
 		goroutines, bytes := runtime.NumGoroutine(), allocated()
-		rdb := l.client(bound)
+		rdb := lying(l, bound)
 		checkError(t, newVictim(t, rdb).ask(t, int(which)%victimAsks))
 		_ = rdb.Close()
 		// At worst a whole pipeline, sent twice, of replies of the allowed size.

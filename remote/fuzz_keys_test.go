@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -31,7 +32,7 @@ func TestNastyKeys(t *testing.T) {
 		l, want := b.limiter(), []string{"bystander", "{nodes}"}
 		for name, key := range nastyKeys() {
 			rules := callRules(t)
-			if key != "" && len(key) <= limit.MaxNameBytes {
+			if key != "" && len(key) <= arith.MaxNameBytes {
 				rules = append(rules, built(t)(limit.SlidingWindow(key, 10, time.Hour)))
 			}
 			for _, rule := range rules {

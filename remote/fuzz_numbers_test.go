@@ -27,7 +27,7 @@ func modelOf(kind uint8, capacity, units, per int64, buckets int) (*limit.Rule, 
 	var r *limit.Rule
 	switch kind % 4 {
 	case 0:
-		if r, _ = limit.Funnel("f", capacity, units, time.Duration(per)); r == nil || r.Units() > 1<<52/1000 {
+		if r, _ = limit.TokenBucket("f", units, time.Duration(per), capacity); r == nil || arith.Of(r).Units > 1<<52/1000 {
 			return nil, nil // beyond that denominator spans are rounded up
 		}
 		return r, newExactFunnel(r)
@@ -50,7 +50,7 @@ func modelOf(kind uint8, capacity, units, per int64, buckets int) (*limit.Rule, 
 // newExactFunnel is newFunnelModel for numbers whose product with 1000 wraps.
 func newExactFunnel(r *limit.Rule) *funnelModel {
 	m := newFunnelModel(r.Limit(), 1, r.Period())
-	m.rate.Mul(m.rate, new(big.Rat).SetInt64(r.Units()))
+	m.rate.Mul(m.rate, new(big.Rat).SetInt64(arith.Of(r).Units))
 	return m
 }
 
@@ -63,9 +63,9 @@ func newExactFunnel(r *limit.Rule) *funnelModel {
 func FuzzNumbers(f *testing.F) {
 	for kind := range uint8(4) {
 		f.Add([]byte{0, 1, 2, 3, 40, 80, 6, 7, 8, 9, 250, 251}, int64(10), int64(3), int64(time.Second), kind, uint16(9))
-		f.Add([]byte{9, 0, 9, 200, 9, 255, 8, 3, 10, 7}, int64(1)<<53, int64(1)<<42, int64(limit.MaxWindow), kind, uint16(99))
+		f.Add([]byte{9, 0, 9, 200, 9, 255, 8, 3, 10, 7}, int64(1)<<53, int64(1)<<42, int64(arith.MaxWindow), kind, uint16(99))
 		f.Add([]byte{8, 9, 1, 2, 1, 255, 1, 254, 1, 200}, int64(1)<<53-1, int64(1), int64(time.Millisecond), kind, uint16(0))
-		f.Add([]byte{1, 0, 1, 9, 0, 0, 14, 0, 15, 0, 16, 0}, int64(1), int64(1), int64(limit.MaxWindow), kind, uint16(1))
+		f.Add([]byte{1, 0, 1, 9, 0, 0, 14, 0, 15, 0, 16, 0}, int64(1), int64(1), int64(arith.MaxWindow), kind, uint16(1))
 		f.Add([]byte{1, 0, 0, 9}, int64(0), int64(1), int64(time.Second), kind, uint16(1))
 		f.Add([]byte{4, 1, 4, 9, 4, 77, 4, 130}, int64(7), int64(7), int64(3*time.Second), kind, uint16(3))
 	}

@@ -17,7 +17,7 @@ func TestErrorsOfHostileKeys(t *testing.T) {
 	l, server := b.limiter(), b.mini
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	rule := limit.Must(limit.TokenBucket("api", limit.Tokens{Burst: 1, Refill: 1, Per: time.Hour}))
+	rule := limit.Must(limit.TokenBucket("api", 1, time.Hour, 1))
 	for what, key := range map[string]string{"long": limittest.HostileKey(), "short": limittest.HostileKey()[:200]} {
 		server.FlushAll()
 		if _, err := l.Take(ctx, key, rule, 1); err != nil {

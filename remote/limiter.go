@@ -141,11 +141,11 @@ func (l *Limiter) Charge(ctx context.Context, key string, rule *limit.Rule, n in
 	if rule.Parts() != nil {
 		return leastOf(rule, func(part *limit.Rule) (int64, error) { return l.Charge(ctx, key, part, n) })
 	}
-	q := redisstore.Ask{Counter: l.store.Keyspace().CounterKey(rule, key), Rule: rule, Units: min(n, limit.MaxUnits), Forced: true}
-	switch rule.Algorithm() {
-	case limit.AlgorithmSlidingLog:
+	q := redisstore.Ask{Counter: l.store.Keyspace().CounterKey(rule, key), Rule: rule, Units: min(n, arith.MaxUnits), Forced: true}
+	switch arith.Of(rule).Algorithm {
+	case arith.SlidingLog:
 		q.Units = min(n, rule.Limit())
-	case limit.AlgorithmFunnel:
+	case arith.TokenBucket:
 		q.Units, q.Ahead = min(n, 2*rule.Limit()), arith.Of(rule).Full.Ceil()
 	}
 	if q.Units == 0 { // nothing can be charged under a limit of 0

@@ -215,7 +215,7 @@ func (b *backend) ask(l *Limiter, r *limit.Rule, m model, n int64, wait bool) {
 		b.t.Fatalf("%v, n = %d: %s", r, n, show(res))
 	}
 	// Redis' time as the scripts count it ends in 2255.
-	ends := b.at.Add(min(res.RetryAfter, limit.MaxWindow)).Year() > 2200
+	ends := b.at.Add(min(res.RetryAfter, arith.MaxWindow)).Year() > 2200
 	if wait && !yes && n <= r.Limit() && !ends {
 		b.waitExactly(l, r, m, n, res.RetryAfter)
 	}
@@ -275,7 +275,7 @@ func TestExtremeNumbers(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *backend) {
 		s := b.store()
 		l := &Limiter{store: s}
-		century := limit.MaxWindow
+		century := arith.MaxWindow
 		for i, rule := range []*limit.Rule{
 			funnel(t, 1<<53, 1<<53, time.Second), funnel(t, 1<<53, 1<<53, century), funnel(t, 1, 1, century),
 			funnel(t, 100, 10_000_000, time.Second), funnel(t, 1, 1, 30*24*time.Hour),
@@ -286,12 +286,12 @@ func TestExtremeNumbers(t *testing.T) {
 				t.Errorf("%v, all of it: %s", rule, show(got))
 			}
 			op := report.Report{Key: s.Keyspace().CounterKey(rule, key), Rule: rule, Units: 1<<63 - 1, Ahead: arith.Of(rule).Cost(1<<63 - 1)}
-			if rule.Algorithm() != limit.AlgorithmFunnel {
+			if arith.Of(rule).Algorithm != arith.TokenBucket {
 				op.Buckets = []report.Bucket{{ID: b.now() / arith.Of(rule).Width.Microseconds(), Units: 1<<63 - 1, Last: arith.Of(rule).Width}}
 			}
 			for seq := int64(1); seq <= 3; seq++ {
 				r := exec(t, s, &redisstore.Batch{Node: "n" + key, Seq: seq, Prev: seq - 1, Ops: []report.Report{op}})
-				if st := r.States[0]; st.Err != nil || rule.Algorithm() == limit.AlgorithmFunnel && st.Level.NS <= 0 {
+				if st := r.States[0]; st.Err != nil || arith.Of(rule).Algorithm == arith.TokenBucket && st.Level.NS <= 0 {
 					t.Errorf("%v, over and over: %+v", rule, r)
 				}
 			}

@@ -15,7 +15,7 @@ import (
 // use is units that a caller may use from some time on, in us.
 type use struct {
 	at, n    int64
-	reserved *Reservation // nil: taken at once
+	reserved limit.Reservation // nil: taken at once
 	made     int64
 }
 

@@ -3,7 +3,6 @@ package remote
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
@@ -12,23 +11,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// Reservation is the answer to [Limiter.Reserve]: units that may be used after a
-// delay, or a refusal. The zero Reservation is not OK. It is
-// safe for concurrent use and must not be copied.
-type Reservation struct {
-	l    *Limiter
-	key  string
-	rule *limit.Rule
-	ok   bool
-	res  limit.Result
-
-	held  int64 // units to refund
-	of    redisstore.Booking
-	spent atomic.Bool
-}
-
 // Reserve is [Limiter.ReserveN] of one unit.
-func (l *Limiter) Reserve(ctx context.Context, key string, rule *limit.Rule) (*Reservation, error) {
+func (l *Limiter) Reserve(ctx context.Context, key string, rule *limit.Rule) (limit.Reservation, error) {
 	return l.ReserveN(ctx, key, rule, 1)
 }
 
@@ -45,98 +29,59 @@ func (l *Limiter) Reserve(ctx context.Context, key string, rule *limit.Rule) (*R
 //
 // A dry run is always OK and never delayed; its units are consumed if they fit.
 //
-// The errors are those of [Limiter.Take]; with an error there is no reservation.
-func (l *Limiter) ReserveN(ctx context.Context, key string, rule *limit.Rule, n int64) (*Reservation, error) {
-	return l.reserve(ctx, key, rule, n, limit.MaxWindow)
+// Cancel refunds all units until Delay has passed, unless others have booked behind: they keep their
+// times, so that only what was booked last is refunded while the bucket is above its capacity. After
+// Delay only units are refunded that have not leaked, because the others have made room for other
+// callers. Units of a window that is over, or from before a reset, no longer count. Redis does not know
+// which reservations are cancelled: of several that are cancelled late, each refunds up to as much as
+// has leaked of those before it.
+//
+// The errors are those of [Limiter.Take]; with an error the reservation is not OK.
+func (l *Limiter) ReserveN(ctx context.Context, key string, rule *limit.Rule, n int64) (limit.Reservation, error) {
+	return l.reserve(ctx, key, rule, n, arith.MaxWindow)
 }
 
 // reserve is ReserveN with a longest delay: units that would have to wait for more
 // than most are not booked.
-func (l *Limiter) reserve(ctx context.Context, key string, rule *limit.Rule, n int64, most time.Duration) (*Reservation, error) {
+func (l *Limiter) reserve(ctx context.Context, key string, rule *limit.Rule, n int64, most time.Duration) (limit.Reservation, error) {
 	if err := decision.Askable(rule, n); err != nil {
-		return nil, redisstore.Wrap(err)
+		return decision.NotReserved(decision.Invalid(rule)), redisstore.Wrap(err)
 	}
 	if rule.Parts() != nil {
-		return nil, fmt.Errorf("remote: %w: %v cannot be reserved: reserve each of its rules", limit.ErrUnsupported, rule)
+		return decision.NotReserved(decision.Invalid(rule)), fmt.Errorf("remote: %w: %v cannot be reserved: reserve each of its rules", limit.ErrUnsupported, rule)
 	}
-	r := &Reservation{l: l, key: key, rule: rule}
 	a := l.store.SumUp(redisstore.Book, []limit.Check{{Key: key, Rule: rule, N: n}})
 	if !rule.IsDryRun() {
-		a.Asks[0].Ahead = min(most, limit.MaxWindow)
-		if a.Mode == redisstore.Book && rule.Algorithm() == limit.AlgorithmFunnel {
+		a.Asks[0].Ahead = min(most, arith.MaxWindow)
+		if a.Mode == redisstore.Book && arith.Of(rule).Algorithm == arith.TokenBucket {
 			a.Mode = redisstore.Ahead
 		}
 	}
 	t, _, err := l.store.Take(ctx, a.Mode, a.Asks...)
 	if err != nil {
-		return nil, err
+		return decision.NotReserved(limit.Result{}), err
 	}
 	fits, answer := a.Fits(&t, 0), &t.Answers[0]
-	r.of = redisstore.Booking{At: t.Now, Level: answer.Level}
-	r.res = answer.Result(n)
-	if rule.Algorithm() == limit.AlgorithmFunnel && n <= rule.Limit() {
+	res := answer.Result(n)
+	if arith.Of(rule).Algorithm == arith.TokenBucket && n <= rule.Limit() {
 		is, level := arith.Of(rule), answer.Level
 		if !fits {
 			level = is.Add(level, is.Cost(n))
 		}
-		r.res.RetryAfter = is.Sub(level, is.Full).Ceil()
-		r.res.Allowed = fits && r.res.RetryAfter == 0
+		res.RetryAfter = is.Sub(level, is.Full).Ceil()
+		res.Allowed = fits && res.RetryAfter == 0
 	}
-	r.ok = fits || rule.IsDryRun()
-	if fits {
-		r.held = n
-	} else if r.ok {
-		r.res = decision.Judged(rule, r.res)
-		r.res.RetryAfter = 0
+	switch {
+	case fits:
+		of := redisstore.Booking{At: t.Now, Level: answer.Level}
+		return decision.ReservedRemotely(res, func(ctx context.Context) error {
+			_, err := l.refund(ctx, key, rule, n, &of)
+			return err
+		}), nil
+	case rule.IsDryRun():
+		res = decision.Judged(rule, res)
+		res.RetryAfter = 0
+		return decision.Reserved(res, nil), nil
 	}
-	return r, nil
-}
-
-// OK reports whether the caller may use the units after Delay.
-func (r *Reservation) OK() bool { return r != nil && r.ok }
-
-// Delay returns how long after the call of Reserve the units may be used; it
-// does not count down. If there are none: the shortest time after which asking
-// again may help, or [limit.Never].
-func (r *Reservation) Delay() time.Duration { return r.Result().RetryAfter }
-
-// Result returns the whole answer. Allowed reports whether the units can be used at once; if
-// not, RetryAfter is the Delay.
-func (r *Reservation) Result() limit.Result {
-	if r == nil || !r.ok && r.res.RetryAfter == 0 {
-		return limit.Result{RetryAfter: limit.Never, Source: limit.SourceInvalid}
-	}
-	return r.res
-}
-
-// Cancel refunds the units, for work that will not be done. Only the first call has
-// an effect, even if several goroutines call it at a time; the others return nil at
-// once. Like every call of this package it is executed at most once: with an error it
-// is unknown whether the units were refunded, and another call does nothing. If ctx
-// has already ended, Redis is not called, and Cancel may be called again. A
-// reservation that is nil or not OK holds nothing. If units were refunded, the nodes
-// of package hybrid are notified, see [Limiter.Set].
-//
-// Until Delay has passed all units are refunded, unless others have booked behind.
-// Those keep their times, so that a lower level would admit new callers at these times
-// once more: while the leaky bucket is above its capacity, only what was booked last is
-// refunded. After Delay only those units of a leaky bucket are refunded that have not
-// leaked: the others have made room for other callers. Units of a window that is over,
-// or from before a reset, no longer count.
-//
-// Redis does not know which reservations are cancelled. If several are, at
-// different times after their delays, each refunds up to as much as has leaked
-// meanwhile of those that were cancelled before it and booked before it.
-func (r *Reservation) Cancel(ctx context.Context) error {
-	if r == nil || r.held == 0 || r.spent.Load() {
-		return nil
-	}
-	if ctx != nil && ctx.Err() != nil {
-		return redisstore.Wrap(ctx.Err())
-	}
-	if !r.spent.CompareAndSwap(false, true) {
-		return nil
-	}
-	_, err := r.l.refund(ctx, r.key, r.rule, r.held, &r.of)
-	return err
+	return decision.NotReserved(res), nil
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -39,7 +40,7 @@ func (l *Limiter) channel(ctx context.Context) string {
 // tellRoom publishes to the nodes of package hybrid that key has room since it was lowered. The
 // caller's result does not depend on it. It skips logs, which no node counts.
 func (l *Limiter) tellRoom(ctx context.Context, key string, rule *limit.Rule, done redisstore.Renewed) {
-	if rule.Algorithm() == limit.AlgorithmSlidingLog {
+	if arith.Of(rule).Algorithm == arith.SlidingLog {
 		return
 	}
 	name := l.channel(ctx)

@@ -53,14 +53,14 @@ func TestRoomIsTold(t *testing.T) {
 		keys := s.Keyspace()
 		name := keys.NoticeChannel(channelOf(t, s))
 		sub := listening(t, s, name)
-		for what, call := range map[string]func(key string, rule *limit.Rule, r *Reservation) error{
-			"reset": func(key string, rule *limit.Rule, _ *Reservation) error { return l.Reset(ctx, key, rule) },
-			"set":   func(key string, rule *limit.Rule, _ *Reservation) error { return l.Set(ctx, key, rule, 9) },
-			"refund": func(key string, rule *limit.Rule, _ *Reservation) error {
+		for what, call := range map[string]func(key string, rule *limit.Rule, r limit.Reservation) error{
+			"reset": func(key string, rule *limit.Rule, _ limit.Reservation) error { return l.Reset(ctx, key, rule) },
+			"set":   func(key string, rule *limit.Rule, _ limit.Reservation) error { return l.Set(ctx, key, rule, 9) },
+			"refund": func(key string, rule *limit.Rule, _ limit.Reservation) error {
 				_, err := l.Refund(ctx, key, rule, 1)
 				return err
 			},
-			"cancel": func(_ string, _ *limit.Rule, r *Reservation) error { return r.Cancel(ctx) },
+			"cancel": func(_ string, _ *limit.Rule, r limit.Reservation) error { return r.Cancel(ctx) },
 		} {
 			for _, rule := range []*limit.Rule{funnel(t, 10, 10, time.Hour), sliding(t, 10, time.Hour, 10), fixed(t, 10, time.Hour), daily(t, 10)} {
 				take(t, l, what, rule, 9)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/decision"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -45,8 +46,8 @@ func (l *Limiter) WaitN(ctx context.Context, key string, rule *limit.Rule, n int
 		_, err := l.Take(ctx, key, rule, n)
 		return err
 	case n > rule.Limit():
-		return &limit.WaitError{Key: key, Rule: rule, N: n, Need: limit.Never, Left: decision.TimeLeft(ctx)}
-	case rule.Algorithm() == limit.AlgorithmFunnel:
+		return &limit.WaitError{Key: key, Rule: rule, Need: limit.Never}
+	case arith.Of(rule).Algorithm == arith.TokenBucket:
 		return l.waitInLine(ctx, key, rule, n)
 	}
 	return l.waitForRoom(ctx, key, rule, n)
@@ -54,16 +55,15 @@ func (l *Limiter) WaitN(ctx context.Context, key string, rule *limit.Rule, n int
 
 // waitInLine books units ahead and waits until they may be used.
 func (l *Limiter) waitInLine(ctx context.Context, key string, rule *limit.Rule, n int64) error {
-	left := decision.TimeLeft(ctx)
 	// The answer to the booking, and the refund, are needed even if ctx ends. These
 	// commands have a deadline of their own.
 	lasting := context.WithoutCancel(ctx)
-	r, err := l.reserve(lasting, key, rule, n, left)
+	r, err := l.reserve(lasting, key, rule, n, decision.TimeLeft(ctx))
 	if err != nil {
 		return errors.Join(redisstore.Wrap(ctx.Err()), err)
 	}
 	if !r.OK() {
-		return &limit.WaitError{Key: key, Rule: rule, N: n, Need: r.Delay(), Left: left}
+		return &limit.WaitError{Key: key, Rule: rule, Need: r.Delay()}
 	}
 	if err := decision.Pause(ctx, r.Delay()); err != nil {
 		return errors.Join(redisstore.Wrap(err), r.Cancel(lasting))
@@ -78,8 +78,8 @@ func (l *Limiter) waitForRoom(ctx context.Context, key string, rule *limit.Rule,
 		if err != nil || res.Allowed {
 			return err
 		}
-		if left := decision.TimeLeft(ctx); res.RetryAfter > left {
-			return &limit.WaitError{Key: key, Rule: rule, N: n, Need: res.RetryAfter, Left: left}
+		if res.RetryAfter > decision.TimeLeft(ctx) {
+			return &limit.WaitError{Key: key, Rule: rule, Need: res.RetryAfter}
 		}
 		if err := decision.Pause(ctx, max(res.RetryAfter, minPause)); err != nil {
 			return redisstore.Wrap(err)

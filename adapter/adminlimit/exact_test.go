@@ -28,7 +28,7 @@ func TestExact(t *testing.T) {
 	plain, byFile := serve(t, h.Limiter, adminlimit.Options{}), serve(t, h.Limiter, adminlimit.Options{Rules: new(exactFile)})
 	h.Limiter.Allow("alice", five)
 	for _, rule := range []*limit.Rule{limit.Must(limit.PerHour("codes", 5)).Exact(), limit.Must(limit.Parse("payouts", "1/h, 9/d")).Exact()} {
-		if res, err := h.Limiter.TakeExact(t.Context(), "alice", rule, 1); err != nil || !res.Allowed {
+		if res, err := h.Limiter.TakeExact(t.Context(), limit.Check{Key: "alice", Rule: rule}); err != nil || !res.Allowed {
 			t.Errorf("%+v, %v", res, err)
 		}
 	}

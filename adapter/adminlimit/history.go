@@ -14,11 +14,11 @@ const samples = 600
 
 // sample is what is kept of one second.
 type sample struct {
-	Time     time.Time   `json:"time"`
-	Mode     hybrid.Mode `json:"mode"`
-	Admitted uint64      `json:"admitted"` // decisions in this second
-	Refused  uint64      `json:"refused"`
-	Pending  int64       `json:"pending_units"`
+	Time     time.Time `json:"time"`
+	Mode     string    `json:"mode"`
+	Admitted uint64    `json:"admitted"` // decisions in this second
+	Refused  uint64    `json:"refused"`
+	Pending  int64     `json:"pending_units"`
 	// Exchange is how long the exchanges with Redis of this second took on average; 0: there was
 	// none.
 	Exchange float64 `json:"exchange_seconds"`
@@ -74,7 +74,7 @@ func (h *history) add(is inside.Figures, mode hybrid.Mode) hybrid.Mode {
 	defer h.mu.Unlock()
 	was := &h.last
 	s := sample{
-		Time: time.Unix(0, int64(clock.System{}.Now()+clock.System{}.Ahead())).UTC(), Mode: mode, Pending: max(is.PendingUnits, 0),
+		Time: time.Unix(0, int64(clock.System{}.Now()+clock.System{}.Ahead())).UTC(), Mode: mode.String(), Pending: max(is.PendingUnits, 0),
 		Admitted: since(is.Allowed.Total()+is.WouldRefuse, was.Allowed.Total()+was.WouldRefuse),
 		Refused:  since(is.Denied.Total(), was.Denied.Total()),
 		Failures: since(is.Failures, was.Failures),

@@ -221,7 +221,7 @@ func TestWhyAKeyIsRefused(t *testing.T) {
 
 // Used up in Redis, and this node has not heard of it: the page does not say that all is well.
 func TestUsedUpInRedis(t *testing.T) {
-	h := hybridtest.New(t, hybridtest.Options{Limiters: 2, Limiter: hybrid.Options{NoNotices: true}})
+	h := hybridtest.New(t, hybridtest.Options{Limiters: 2, Limiter: hybrid.Options{PollOnly: true}})
 	s := serve(t, h.Limiters[0], adminlimit.Options{})
 	exact := limit.Must(limit.PerMinute("exact", 5)).Exact()
 	for _, rule := range []*limit.Rule{five, exact} {

@@ -115,8 +115,8 @@ func bandsOf(list []sample) (bands []band) {
 		for i < len(list) && list[i].Mode == mode {
 			i++
 		}
-		if mode == hybrid.Degraded || mode == hybrid.Resyncing {
-			bands = append(bands, band{samples - len(list) + from, i - from, mode.String(), mode.String()})
+		if mode == hybrid.Degraded.String() || mode == hybrid.Resyncing.String() {
+			bands = append(bands, band{samples - len(list) + from, i - from, mode, mode})
 		}
 	}
 	return bands

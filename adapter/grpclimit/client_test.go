@@ -90,7 +90,7 @@ func TestClientWaitEnds(t *testing.T) {
 	}
 	defer lim.Close()
 	s, calls := counting(echo())
-	rule := limit.Must(limit.TokenBucket("upstream", limit.Tokens{Burst: 1, Refill: 1, Per: time.Hour}))
+	rule := limit.Must(limit.TokenBucket("upstream", 1, time.Hour, 1))
 	addr := serve(t, nil, s)
 	cc := dial(t, addr, clients(t, lim, rule, grpclimit.Fixed("k"), grpclimit.Wait())...)
 	want(t, say(t, cc, ""), codes.OK)

@@ -1,7 +1,7 @@
 // Package grpclimit limits the calls of gRPC servers and clients with a limiter of
 // hybridlimit.
 //
-//	perPeer := limit.Must(limit.TokenBucket("api", limit.Tokens{Burst: 20, Refill: 10, Per: time.Second}))
+//	perPeer := limit.Must(limit.TokenBucket("api", 10, time.Second, 20))
 //	unary, err := grpclimit.UnaryServerInterceptor(limit.WithContext(lim), perPeer, grpclimit.ByPeer())
 //	…
 //	server := grpc.NewServer(grpc.ChainUnaryInterceptor(unary))

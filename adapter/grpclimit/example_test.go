@@ -22,7 +22,7 @@ import (
 func ExampleUnaryServerInterceptor() {
 	lim := limit.Must(local.New(local.Options{})) // hybrid.New shares the limits of a fleet
 	defer lim.Close()
-	perMethod := limit.Must(limit.TokenBucket("per method", limit.Tokens{Burst: 2, Refill: 1, Per: time.Hour}))
+	perMethod := limit.Must(limit.TokenBucket("per method", 1, time.Hour, 2))
 	intercept, err := grpclimit.UnaryServerInterceptor(limit.WithContext(lim), perMethod, grpclimit.ByMethod())
 	if err != nil {
 		panic(err)
@@ -46,7 +46,7 @@ func ExampleUnaryServerInterceptor() {
 func ExampleUnaryClientInterceptor() {
 	lim := limit.Must(local.New(local.Options{}))
 	defer lim.Close()
-	upstream := limit.Must(limit.TokenBucket("upstream", limit.Tokens{Burst: 1, Refill: 1, Per: time.Hour}))
+	upstream := limit.Must(limit.TokenBucket("upstream", 1, time.Hour, 1))
 	intercept, err := grpclimit.UnaryClientInterceptor(limit.WithContext(lim), upstream, grpclimit.ByTarget(),
 		grpclimit.RefundOn(codes.Unavailable), grpclimit.FollowRetryInfo(time.Minute))
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -46,7 +47,7 @@ func (f *follower) heed(ctx context.Context, q limit.Check, err error) error {
 	if pause <= 0 {
 		return nil
 	}
-	if a := q.Rule.Algorithm(); a != limit.AlgorithmFunnel { // as Plan chose it
+	if a := arith.Of(q.Rule).Algorithm; a != arith.TokenBucket { // as Plan chose it
 		return fmt.Errorf("grpclimit: follow a RetryInfo: needs a token or leaky bucket, not a %v", a)
 	}
 	t := target{q.Rule.Name(), q.Key}
@@ -90,15 +91,15 @@ func (f *follower) end(t target) {
 // usedFor returns how full a bucket must be to admit the next unit after pause, and not
 // before: one unit less than its capacity, and what leaks in the meantime.
 func usedFor(rule *limit.Rule, pause time.Duration) int64 {
-	hi, lo := bits.Mul64(uint64(pause), uint64(rule.Units()))
+	hi, lo := bits.Mul64(uint64(pause), uint64(arith.Of(rule).Units))
 	lo, carry := bits.Add64(lo, uint64(rule.Period()-1), 0) // round up
 	hi += carry
 	if hi >= uint64(rule.Period()) {
-		return limit.MaxUnits
+		return arith.MaxUnits
 	}
 	leaks, _ := bits.Div64(hi, lo, uint64(rule.Period()))
 	before := max(rule.Limit()-1, 0)
-	return before + int64(min(leaks, uint64(limit.MaxUnits-before)))
+	return before + int64(min(leaks, uint64(arith.MaxUnits-before)))
 }
 
 // retryDelay returns the pause that a server asks for; 0 if it asks for none, or for

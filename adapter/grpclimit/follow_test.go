@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/hybridlimit/hybridlimit/adapter/grpclimit"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -33,9 +34,9 @@ func busy(t testing.TB, code codes.Code, pause *durationpb.Duration) error {
 // The pause that the limiter makes is what the server asked for, rounded up to a unit.
 func TestFollow(t *testing.T) {
 	const most = time.Minute
-	tenth := limit.Must(limit.TokenBucket("tenth", limit.Tokens{Burst: 5, Refill: 10, Per: time.Second})) // 100 ms a unit
-	odd := limit.Must(limit.TokenBucket("odd", limit.Tokens{Burst: 1, Refill: 7, Per: 3 * time.Second}))  // 3/7 s a unit
-	fast := limit.Must(limit.TokenBucket("fast", limit.Tokens{Burst: limit.MaxUnits - 1, Refill: limit.MaxUnits, Per: time.Second}))
+	tenth := limit.Must(limit.TokenBucket("tenth", 10, time.Second, 5)) // 100 ms a unit
+	odd := limit.Must(limit.TokenBucket("odd", 7, 3*time.Second, 1))    // 3/7 s a unit
+	fast := limit.Must(limit.TokenBucket("fast", arith.MaxUnits, time.Second, arith.MaxUnits-1))
 	sec := func(s int64, ns int32) *durationpb.Duration { return &durationpb.Duration{Seconds: s, Nanos: ns} }
 	for _, c := range []struct {
 		name        string
@@ -184,7 +185,7 @@ func TestFollowTogether(t *testing.T) {
 // Two client interceptors: the refusal of the inner one is none of a server.
 func TestFollowNoOwnRefusal(t *testing.T) {
 	lim, _ := alone(t)
-	outer, inner := bucket("outer", 9), limit.Must(limit.TokenBucket("inner", limit.Tokens{Burst: 1, Refill: 1, Per: time.Hour}))
+	outer, inner := bucket("outer", 9), limit.Must(limit.TokenBucket("inner", 1, time.Hour, 1))
 	cc := dial(t, serve(t, nil, echo()), append(
 		clients(t, lim, outer, grpclimit.Fixed("k"), grpclimit.FollowRetryInfo(time.Hour)),
 		clients(t, lim, inner, grpclimit.Fixed("k"))...)...)

@@ -31,7 +31,7 @@ var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // bucket returns a rule for so many calls, with one more each second.
 func bucket(name string, n int64) *limit.Rule {
-	return limit.Must(limit.TokenBucket(name, limit.Tokens{Burst: n, Refill: 1, Per: time.Second}))
+	return limit.Must(limit.TokenBucket(name, 1, time.Second, n))
 }
 
 // alone returns a limiter of this process, and its clock.

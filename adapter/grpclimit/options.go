@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -256,8 +257,8 @@ func configure(client bool, rule *limit.Rule, key KeyFunc, opts []Option) *confi
 	if c.wait && len(c.limits) > 1 {
 		c.bad("Wait cannot be used with And: nobody can wait for several limits, all or none")
 	}
-	if c.follow != 0 && rule.Valid() && rule.Algorithm() != limit.AlgorithmFunnel {
-		c.bad("FollowRetryInfo needs a token or leaky bucket, not a %v", rule.Algorithm())
+	if c.follow != 0 && rule.Valid() && arith.Of(rule).Algorithm != arith.TokenBucket {
+		c.bad("FollowRetryInfo needs a token or leaky bucket, not a %v", arith.Of(rule).Algorithm)
 	}
 	c.checkLimits()
 	return c

@@ -90,7 +90,7 @@ func TestHandlerThatIgnoresRefusals(t *testing.T) {
 		code    codes.Code
 	}{{nil, codes.ResourceExhausted}, {own, codes.Aborted}} {
 		read := make(chan int, 1)
-		deaf := &service{stream: func(ss grpc.ServerStream) error {
+		silent := &service{stream: func(ss grpc.ServerStream) error {
 			n := 0
 			for range 10 {
 				if err := ss.RecvMsg(new(wrapperspb.StringValue)); err == nil {
@@ -103,7 +103,7 @@ func TestHandlerThatIgnoresRefusals(t *testing.T) {
 		}}
 		key := c.code.String()
 		lim.Allow(key, messages)
-		cc := dial(t, serve(t, nil, deaf, stream(t, lim, bucket("streams", 100), grpclimit.Fixed(key), grpclimit.EachMessage(messages, nil))))
+		cc := dial(t, serve(t, nil, silent, stream(t, lim, bucket("streams", 100), grpclimit.Fixed(key), grpclimit.EachMessage(messages, nil))))
 		cs, err := open(t, cc, oneReply)
 		if err != nil {
 			t.Fatal(err)

@@ -93,7 +93,7 @@ func ExampleNewTransport() {
 
 	lim := newLimiter()
 	defer lim.Close()
-	perHost := limit.Must(limit.TokenBucket("upstream", limit.Tokens{Burst: 10, Refill: 10, Per: time.Second}))
+	perHost := limit.Must(limit.TokenBucket("upstream", 10, time.Second, 10))
 	host := httplimit.By(func(r *http.Request) string { return r.URL.Host })
 	transport, err := httplimit.NewTransport(limit.WithContext(lim), perHost, host, httplimit.TransportOptions{NoWait: true})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/hybridlimit/hybridlimit/adapter/internal/ranges"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -93,19 +94,13 @@ func (c *config) usable(l *Limit, rule *limit.Rule) error {
 	if !rule.Valid() {
 		return limit.ErrNilRule
 	}
-	if own := l.Rule; own.Valid() && own.Name() == rule.Name() && own.Algorithm() == rule.Algorithm() && !sameShape(own, rule) {
+	if own := l.Rule; own.Valid() && own.Name() == rule.Name() && arith.Of(own).Algorithm == arith.Of(rule).Algorithm && !arith.Of(own).SameShape(arith.Of(rule)) {
 		return fmt.Errorf("%v has the name of %v and counts differently, so neither would limit a key that both are used for: give it a name of its own", rule, own)
 	}
 	if name := (&boundLimit{Limit: *l}).name(rule); c.o.Headers == DraftHeaders && !isPrintable(name) {
 		return fmt.Errorf("policy %q is not printable ASCII: set Policy", name)
 	}
 	return inside.CheckRule(c.lim, rule)
-}
-
-// sameShape reports whether two rules of one name may be used in turn for a key.
-func sameShape(a, b *limit.Rule) bool {
-	x, y := a.Calendar(), b.Calendar()
-	return a.Period() == b.Period() && a.Buckets() == b.Buckets() && a.Units() == b.Units() && x.First == y.First && x.Zone.String() == y.Zone.String()
 }
 
 // add takes what an exception is about, or returns what is wrong with it.

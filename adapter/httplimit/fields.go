@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/clocks"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -101,7 +102,7 @@ func (c *config) effectiveWindow(ctx context.Context, d *Decision) time.Duration
 		case !next.Allowed && next.RetryAfter != limit.Never:
 			return next.RetryAfter
 		}
-	case d.Rule.Algorithm() == limit.AlgorithmFunnel:
+	case arith.Of(d.Rule).Algorithm == arith.TokenBucket:
 		return refillTime(d.Rule, d.Remaining)
 	}
 	return d.ResetAfter
@@ -110,7 +111,7 @@ func (c *config) effectiveWindow(ctx context.Context, d *Decision) time.Duration
 // refillTime returns the time in which n units of a bucket come back, rounded up. All of them
 // do within [limit.MaxWindow].
 func refillTime(rule *limit.Rule, n int64) time.Duration {
-	units := uint64(rule.Units())
+	units := uint64(arith.Of(rule).Units)
 	hi, lo := bits.Mul64(uint64(min(max(n, 0), rule.Limit())), uint64(rule.Period()))
 	lo, carry := bits.Add64(lo, units-1, 0)
 	t, _ := bits.Div64(hi+carry, lo, units)
@@ -147,7 +148,7 @@ func policyItem(name string, rule *limit.Rule) string {
 	b = append(b, ";q="...)
 	b = strconv.AppendInt(b, min(rule.Limit(), maxInteger), 10)
 	window := rule.Period()
-	if rule.Algorithm() == limit.AlgorithmFunnel {
+	if arith.Of(rule).Algorithm == arith.TokenBucket {
 		window = refillTime(rule, rule.Limit())
 	}
 	return string(appendSeconds(b, ";w=", window))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/clocks"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -57,7 +58,7 @@ func (f *follower) hold(ctx context.Context, key string, wait time.Duration) err
 	if res, err := f.lim.Peek(ctx, key, f.rule); err != nil || !res.Allowed && res.RetryAfter >= wait {
 		return err
 	}
-	return f.lim.Set(ctx, key, f.rule, min(f.rule.Limit()-1+f.leaks(wait), limit.MaxUnits))
+	return f.lim.Set(ctx, key, f.rule, min(f.rule.Limit()-1+f.leaks(wait), arith.MaxUnits))
 }
 
 // lower takes units away, if the limiter believes that more are left than the upstream does.
@@ -75,11 +76,11 @@ func (f *follower) lower(ctx context.Context, key string, left int64, took time.
 // [limit.MaxUnits].
 func (f *follower) leaks(in time.Duration) int64 {
 	period := uint64(f.rule.Period())
-	hi, lo := bits.Mul64(uint64(in), uint64(f.rule.Units()))
+	hi, lo := bits.Mul64(uint64(in), uint64(arith.Of(f.rule).Units))
 	lo, carry := bits.Add64(lo, period-1, 0)
 	if hi += carry; hi >= period {
-		return limit.MaxUnits
+		return arith.MaxUnits
 	}
 	n, _ := bits.Div64(hi, lo, period)
-	return int64(min(n, limit.MaxUnits))
+	return int64(min(n, arith.MaxUnits))
 }

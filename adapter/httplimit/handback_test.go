@@ -21,7 +21,7 @@ func TestHandedBack(t *testing.T) {
 	h := hybridtest.New(t, hybridtest.Options{})
 	free := func(status int) bool { return status < 300 }
 	for _, rule := range []*limit.Rule{
-		limit.Must(limit.Funnel("bucket", 5, 5, time.Hour)),
+		limit.Must(limit.TokenBucket("bucket", 5, time.Hour, 5)),
 		limit.Must(limit.SlidingWindow("sliding", 5, time.Hour)),
 		limit.Must(limit.FixedWindow("fixed", 5, time.Hour)),
 		limit.Must(limit.Quota("quota", 5, limit.Calendar{Unit: limit.Day})),

@@ -14,6 +14,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/hybridtest"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 	"github.com/hybridlimit/hybridlimit/local"
 	"github.com/hybridlimit/hybridlimit/remote"
@@ -50,7 +51,7 @@ func TestRetryAfterIsEnough(t *testing.T) {
 	for seed := range int64(60) {
 		n, per := 1+seed*7%9, time.Duration(1+seed*977%4000)*time.Millisecond
 		rules := []*limit.Rule{
-			limit.Must(limit.TokenBucket("r", limit.Tokens{Burst: n, Refill: 1 + seed%3, Per: per})),
+			limit.Must(limit.TokenBucket("r", 1+seed%3, per, n)),
 			limit.Must(limit.SlidingWindow("r", n, per)),
 			limit.Must(limit.FixedWindow("r", n, per)),
 			limit.Must(limit.SlidingLog("r", n, per)),
@@ -87,8 +88,8 @@ func TestRetryAfterIsEnough(t *testing.T) {
 // unit comes back no later than t says.
 func TestRateLimitFieldHolds(t *testing.T) {
 	for _, rule := range []*limit.Rule{
-		limit.Must(limit.TokenBucket("r", limit.Tokens{Burst: 20, Refill: 5, Per: time.Second})),
-		limit.Must(limit.TokenBucket("r", limit.Tokens{Burst: 3, Refill: 1, Per: 7 * time.Second})),
+		limit.Must(limit.TokenBucket("r", 5, time.Second, 20)),
+		limit.Must(limit.TokenBucket("r", 1, 7*time.Second, 3)),
 		limit.Must(limit.SlidingWindow("r", 20, 10*time.Second)),
 		limit.Must(limit.FixedWindow("r", 7, 3*time.Second)),
 	} {
@@ -103,7 +104,7 @@ func TestRateLimitFieldHolds(t *testing.T) {
 			if !ok || left != lim.Peek("k", rule).Remaining {
 				t.Fatalf("%v, step %d: %v", rule, step, w.Header())
 			}
-			if per := float64(rule.Units()) / rule.Period().Seconds(); rule.Algorithm() == limit.AlgorithmFunnel && float64(left) > per*window.Seconds() {
+			if per := float64(arith.Of(rule).Units) / rule.Period().Seconds(); arith.Of(rule).Algorithm == arith.TokenBucket && float64(left) > per*window.Seconds() {
 				t.Errorf("%v: %d in %v is more than the rule allows in the long run", rule, left, window)
 			}
 			if c.Advance(time.Duration(step%9) * 37 * time.Millisecond); left == 0 {
@@ -118,7 +119,7 @@ func TestRateLimitFieldHolds(t *testing.T) {
 func TestRequestThatCanNeverPass(t *testing.T) {
 	lim, _ := newLimiter(t)
 	s := server(t, protect(t, lim, Options{}, nil, Limit{
-		Rule: limit.Must(limit.TokenBucket("mb", limit.Tokens{Burst: 10, Refill: 10, Per: time.Minute})), Key: By(byKey), Cost: func(*http.Request) int64 { return 11 },
+		Rule: limit.Must(limit.TokenBucket("mb", 10, time.Minute, 10)), Key: By(byKey), Cost: func(*http.Request) int64 { return 11 },
 	}))
 	get(t, s, "/", "Key: k").want(t, 429, "Retry-After: ", `RateLimit: "mb";r=10;t=60`)
 }
@@ -329,7 +330,7 @@ func (s slow) Peek(key string, rule *limit.Rule) limit.Result {
 // A client who has used the last unit is not told to wait for the whole bucket.
 func TestUnitComesBackMeanwhile(t *testing.T) {
 	lim, c := newLimiter(t)
-	rule := limit.Must(limit.TokenBucket("api", limit.Tokens{Burst: 3, Refill: 1, Per: time.Hour}))
+	rule := limit.Must(limit.TokenBucket("api", 1, time.Hour, 3))
 	h := protect(t, slow{lim, c}, Options{}, nil, Limit{Rule: rule, Key: By(byKey), Cost: func(*http.Request) int64 { return 3 }})
 	get(t, server(t, h), "/", "Key: k").want(t, 200, `RateLimit: "api";r=0;t=1`)
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -57,12 +58,12 @@ func FuzzFields(f *testing.F) {
 	f.Add("api", int64(100), int64(100), int64(time.Minute), int64(1))
 	f.Add(`a "b" \ c`, int64(5), int64(1), int64(time.Second), int64(0))
 	f.Add("too many", int64(math.MaxInt64), int64(1), int64(1), int64(0))
-	f.Add("é\x00\xff%", int64(1<<53), int64(1<<53), int64(limit.MaxWindow), int64(1<<52))
+	f.Add("é\x00\xff%", int64(1<<53), int64(1<<53), int64(arith.MaxWindow), int64(1<<52))
 	f.Add("0", int64(0), int64(7), int64(3e9), int64(5))
 	f.Fuzz(func(t *testing.T, name string, n, units, per, cost int64) {
 		for _, build := range []func() (*limit.Rule, error){
 			func() (*limit.Rule, error) {
-				return limit.TokenBucket(name, limit.Tokens{Burst: n, Refill: units, Per: time.Duration(per)})
+				return limit.TokenBucket(name, units, time.Duration(per), n)
 			},
 			func() (*limit.Rule, error) { return limit.FixedWindow(name, n, time.Duration(per)) },
 			func() (*limit.Rule, error) { return limit.SlidingWindow(name, n, time.Duration(per)) },

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/escape"
 	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -111,7 +112,7 @@ func NewTransport(lim limit.ContextLimiter, rule *limit.Rule, key KeyFunc, o Tra
 	case !rule.Valid():
 		errs = append(errs, fmt.Errorf("httplimit: %w", limit.ErrNilRule))
 	case o.Ignore:
-	case rule.Algorithm() != limit.AlgorithmFunnel:
+	case arith.Of(rule).Algorithm != arith.TokenBucket:
 		errs = append(errs, fmt.Errorf("httplimit: only a bucket can follow an upstream, not %v: set Ignore, or use limit.TokenBucket", rule))
 	}
 	if rule.Valid() {

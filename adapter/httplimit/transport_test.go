@@ -14,13 +14,14 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 	"github.com/hybridlimit/hybridlimit/local"
 )
 
 var toHost = By(func(r *http.Request) string { return r.URL.Host })
 
-var tenPerSecond = limit.Must(limit.TokenBucket("upstream", limit.Tokens{Burst: 10, Refill: 10, Per: time.Second}))
+var tenPerSecond = limit.Must(limit.TokenBucket("upstream", 10, time.Second, 10))
 
 // upstream answers without a network.
 type upstream func(r *http.Request) *http.Response
@@ -108,7 +109,7 @@ func TestTransportRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer lim.Close()
-		one := limit.Must(limit.TokenBucket("one", limit.Tokens{Burst: 1, Refill: 1, Per: time.Minute}))
+		one := limit.Must(limit.TokenBucket("one", 1, time.Minute, 1))
 		calls := 0
 		base := upstream(func(*http.Request) *http.Response { calls++; return says(200) })
 		lim.Take("a.example", one, 1)
@@ -357,7 +358,7 @@ func FuzzHold(f *testing.F) {
 	f.Add(int64(1), int64(1), int64(time.Hour), int64(time.Second))
 	f.Add(int64(1<<53), int64(1<<53), int64(1), int64(time.Hour))
 	f.Fuzz(func(t *testing.T, n, units, per, wait int64) {
-		rule, err := limit.TokenBucket("r", limit.Tokens{Burst: n, Refill: units, Per: time.Duration(per)})
+		rule, err := limit.TokenBucket("r", units, time.Duration(per), n)
 		if err != nil || n == 0 || wait <= 0 || wait > int64(maxMaxFollow) {
 			return
 		}
@@ -372,7 +373,7 @@ func FuzzHold(f *testing.F) {
 		}
 		one := refillTime(rule, 1)
 		got := lim.Peek("k", rule).RetryAfter
-		if debt := tr.leaks(time.Duration(wait)); debt >= limit.MaxUnits-n {
+		if debt := tr.leaks(time.Duration(wait)); debt >= arith.MaxUnits-n {
 			return // more than can be said
 		}
 		if got < time.Duration(wait) || got > time.Duration(wait)+one {

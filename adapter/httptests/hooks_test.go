@@ -13,7 +13,7 @@ import (
 // grpclimit: they do more.
 
 // perCaller admits two calls of a caller at once, and one more each hour.
-var perCaller = limit.Must(limit.TokenBucket("per caller", limit.Tokens{Burst: 2, Refill: 1, Per: time.Hour}))
+var perCaller = limit.Must(limit.TokenBucket("per caller", 1, time.Hour, 2))
 
 // shared returns the limiter of the examples. A service gives it a client of Redis, and no clock.
 func shared() *hybrid.Limiter {

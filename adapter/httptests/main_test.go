@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 // middleware is what every router wraps.
 type middleware = func(http.Handler) http.Handler
 
-var rule = limit.Must(limit.TokenBucket("per address", limit.Tokens{Burst: 2, Refill: 1, Per: time.Hour}))
+var rule = limit.Must(limit.TokenBucket("per address", 1, time.Hour, 2))
 
 // perAddress returns a middleware that admits two requests of an address, and hands back the
 // units of those that fail.

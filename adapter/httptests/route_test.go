@@ -28,7 +28,7 @@ func TestByRoute(t *testing.T) {
 	}
 	defer lim.Close()
 	keys := make(chan string, 1)
-	byRoute, err := httplimit.New(limit.WithContext(lim), limit.Must(limit.TokenBucket("per route", limit.Tokens{Burst: 100, Refill: 1, Per: time.Hour})), httplimit.ByRoute, httplimit.Options{
+	byRoute, err := httplimit.New(limit.WithContext(lim), limit.Must(limit.TokenBucket("per route", 1, time.Hour, 100)), httplimit.ByRoute, httplimit.Options{
 		OnDecision: func(_ *http.Request, d httplimit.Decision) {
 			if d.Err != nil {
 				keys <- ""

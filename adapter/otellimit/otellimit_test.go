@@ -20,6 +20,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/adapter/otellimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/hybridtest"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -146,7 +147,7 @@ func TestPoints(t *testing.T) {
 	inside.Of(h.Limiter).CountExempt("api")
 	h.Sync()
 	login := limit.Must(limit.SlidingWindow("login", 1, time.Hour)).Exact()
-	if res, err := h.Limiter.TakeExact(t.Context(), "new", login, 1); err != nil || !res.Allowed {
+	if res, err := h.Limiter.TakeExact(t.Context(), limit.Check{Key: "new", Rule: login}); err != nil || !res.Allowed {
 		t.Errorf("%+v, %v", res, err)
 	}
 	p := collect(t, readers[0], "main")
@@ -222,7 +223,7 @@ func TestMorePointsThanAreKept(t *testing.T) {
 	}
 	defer lim.Shutdown(context.Background())
 	for i := range 1000 {
-		for rule, n := limit.Must(limit.FixedWindow(fmt.Sprint(i), 1, limit.MaxWindow)), 0; n < 3; n++ { // 1 allowed, 2 denied
+		for rule, n := limit.Must(limit.FixedWindow(fmt.Sprint(i), 1, arith.MaxWindow)), 0; n < 3; n++ { // 1 allowed, 2 denied
 			lim.Allow("k", rule)
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/hybridlimit/hybridlimit/adapter/promlimit"
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/hybridtest"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -131,7 +132,7 @@ func TestScrape(t *testing.T) {
 	inside.Of(lim).CountExempt("api")
 	login := limit.Must(limit.SlidingWindow("login", 1, time.Hour)).Exact()
 	for _, want := range []bool{true, false} {
-		if res, err := lim.TakeExact(t.Context(), "new", login, 1); err != nil || res.Allowed != want {
+		if res, err := lim.TakeExact(t.Context(), limit.Check{Key: "new", Rule: login}); err != nil || res.Allowed != want {
 			t.Errorf("%+v, %v", res, err)
 		}
 	}
@@ -173,7 +174,7 @@ func TestScrape(t *testing.T) {
 // Names of rules may be any bytes and as many as you like; labels are not.
 func TestRuleNames(t *testing.T) {
 	lim := hybridtest.New(t, hybridtest.Options{}).Limiters[0]
-	names := []string{"other", "\xff", `\xff`, "a\xc3", "new\nline", `"quoted"`, "größe", "a\x00b", strings.Repeat("\xfe", limit.MaxNameBytes)}
+	names := []string{"other", "\xff", `\xff`, "a\xc3", "new\nline", `"quoted"`, "größe", "a\x00b", strings.Repeat("\xfe", arith.MaxNameBytes)}
 	for i := range 1200 {
 		names = append(names, fmt.Sprint("made up ", i))
 	}
@@ -187,7 +188,7 @@ func TestRuleNames(t *testing.T) {
 			if l.GetName() == "rule" {
 				sum[l.GetValue()] += m.GetCounter().GetValue()
 			}
-			if len(l.GetValue()) > 4*limit.MaxNameBytes {
+			if len(l.GetValue()) > 4*arith.MaxNameBytes {
 				t.Errorf("a label of %d bytes", len(l.GetValue()))
 			}
 		}
@@ -197,7 +198,7 @@ func TestRuleNames(t *testing.T) {
 	}
 	for label, want := range map[string]float64{
 		"other": 1 + float64(len(names)) - 1000, `\xff`: 2, `a\xc3`: 1, "new\nline": 1, `"quoted"`: 1, "größe": 1, "a\x00b": 1,
-		strings.Repeat(`\xfe`, limit.MaxNameBytes): 1, "made up 0": 1, "made up 1199": 0,
+		strings.Repeat(`\xfe`, arith.MaxNameBytes): 1, "made up 0": 1, "made up 1199": 0,
 	} {
 		if sum[label] != want {
 			t.Errorf("%q: %v decisions, want %v", label, sum[label], want)

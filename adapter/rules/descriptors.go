@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -251,7 +252,7 @@ func (b *builder) rate(n *node, path string, way *trail, shadow bool, d *Descrip
 	}
 	// The name has no values: who gets a limit of his own keeps his counter.
 	name := way.domain + "@" + strings.Join(way.keys, ".") + "/" + d.Unit
-	d.Rule = b.rule(n, path, name, numbers{algorithm: limit.AlgorithmSlidingWindow, limit: int64(d.RequestsPerUnit), per: per, exact: b.flag(n, path, "exact"), dry: shadow})
+	d.Rule = b.rule(n, path, name, numbers{algorithm: arith.SlidingWindow, limit: int64(d.RequestsPerUnit), per: per, exact: b.flag(n, path, "exact"), dry: shadow})
 }
 
 // replaces reads the names of the limits that a limit replaces.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -225,7 +226,7 @@ func TestTruncatedNewVersion(t *testing.T) {
 		for _, key := range []string{"x", "acme", "evil", "12345", "10.9", "10.0.0.0"} {
 			for _, name := range []string{"api", "calls"} {
 				was, is := set.For(name, key), f.Set().For(name, key)
-				if is.Limit() != was.Limit() && is.Limit() != 77 || is.Algorithm() != was.Algorithm() {
+				if is.Limit() != was.Limit() && is.Limit() != 77 || arith.Of(is).Algorithm != arith.Of(was).Algorithm {
 					t.Fatalf("byte %d: %s of %s was %v, is %v", n, name, key, was, is)
 				}
 			}
@@ -320,7 +321,7 @@ func TestReloadSurvivesPanics(t *testing.T) {
 func TestCheckRefusesRules(t *testing.T) {
 	errLog := errors.New("limit: no sliding logs here")
 	check := func(rule *limit.Rule) error {
-		if rule.Algorithm() == limit.AlgorithmSlidingLog || rule.Limit() > 1000 {
+		if arith.Of(rule).Algorithm == arith.SlidingLog || rule.Limit() > 1000 {
 			return errLog
 		}
 		return nil

@@ -12,14 +12,14 @@ import (
 
 // The algorithms by the words of a file. A leaky bucket and a token bucket are the same,
 // seen from two sides, and so is the GCRA.
-var algorithms = map[string]limit.Algorithm{
-	"token-bucket":   limit.AlgorithmFunnel,
-	"leaky-bucket":   limit.AlgorithmFunnel,
-	"gcra":           limit.AlgorithmFunnel,
-	"sliding-window": limit.AlgorithmSlidingWindow,
-	"fixed-window":   limit.AlgorithmFixedWindow,
-	"calendar":       limit.AlgorithmCalendar,
-	"sliding-log":    limit.AlgorithmSlidingLog,
+var algorithms = map[string]arith.Algorithm{
+	"token-bucket":   arith.TokenBucket,
+	"leaky-bucket":   arith.TokenBucket,
+	"gcra":           arith.TokenBucket,
+	"sliding-window": arith.SlidingWindow,
+	"fixed-window":   arith.FixedWindow,
+	"calendar":       arith.CalendarQuota,
+	"sliding-log":    arith.SlidingLog,
 }
 
 var algorithmNames = []string{"token-bucket", "leaky-bucket", "gcra", "sliding-window", "fixed-window", "calendar", "sliding-log"}
@@ -36,7 +36,7 @@ var (
 // numbers is what a file says of a rule. It is comparable: equal numbers under one name are
 // one rule.
 type numbers struct {
-	algorithm          limit.Algorithm
+	algorithm          arith.Algorithm
 	limit              int64
 	per                time.Duration
 	burst              int64 // of a bucket; 0: as many as the limit
@@ -59,18 +59,18 @@ type shaped struct {
 func (s numbers) shape() shaped {
 	if s.limits != "" {
 		if r, err := limit.Parse("limits", s.limits); err == nil && r.Parts() == nil {
-			return shaped{limit: r.Units(), per: r.Period(), buckets: r.Buckets()}
+			return shaped{limit: arith.Of(r).Units, per: r.Period(), buckets: arith.Of(r).Buckets}
 		}
 		return shaped{} // the names of the parts say how they count
 	}
 	sh := shaped{per: s.per, buckets: s.buckets, calendar: s.calendar}
-	if s.algorithm == limit.AlgorithmFunnel {
+	if s.algorithm == arith.TokenBucket {
 		sh.limit = s.limit // the rate
 	}
-	if s.algorithm == limit.AlgorithmSlidingWindow && s.buckets == 0 {
+	if s.algorithm == arith.SlidingWindow && s.buckets == 0 {
 		sh.buckets = arith.DefaultBuckets
 	}
-	if s.algorithm == limit.AlgorithmCalendar {
+	if s.algorithm == arith.CalendarQuota {
 		sh.calendar.first, sh.calendar.zone = max(s.calendar.first, 1), cmp.Or(s.calendar.zone, "UTC")
 	}
 	return sh
@@ -88,19 +88,19 @@ func (d decoder) numbers(n *node, path string, over numbers) (s numbers, ok bool
 		at, fine := join(path, f.name), true
 		switch f.name {
 		case "limit":
-			s.limit, fine = d.integer(f.value, at, 0, limit.MaxUnits)
+			s.limit, fine = d.integer(f.value, at, 0, arith.MaxUnits)
 		case "per":
-			if s.algorithm == limit.AlgorithmCalendar || s.algorithm == 0 && calendarUnits[f.value.text] != 0 {
+			if s.algorithm == arith.CalendarQuota || s.algorithm == 0 && calendarUnits[f.value.text] != 0 {
 				s.calendar.unit, fine = d.unit(f.value, at)
 			} else {
-				s.per, fine = d.duration(f.value, at, time.Nanosecond, limit.MaxWindow)
+				s.per, fine = d.duration(f.value, at, time.Nanosecond, arith.MaxWindow)
 			}
 		case "zone":
 			s.calendar.zone, fine = d.zone(f.value, at)
 		case "first_day":
 			s.calendar.first, fine = d.integer(f.value, at, 1, 31)
 		case "burst":
-			s.burst, fine = d.integer(f.value, at, 1, limit.MaxUnits)
+			s.burst, fine = d.integer(f.value, at, 1, arith.MaxUnits)
 		case "buckets":
 			var v int64
 			v, fine = d.integer(f.value, at, 1, math.MaxInt16)
@@ -131,7 +131,7 @@ func (d decoder) numbers(n *node, path string, over numbers) (s numbers, ok bool
 		d.add(n.place, path, "cannot be unlimited and blocked at once")
 		ok = false
 	}
-	if v := n.get("limit"); ok && v != nil && s.limit == 0 && s.algorithm == limit.AlgorithmFunnel {
+	if v := n.get("limit"); ok && v != nil && s.limit == 0 && s.algorithm == arith.TokenBucket {
 		d.add(v.place, join(path, "limit"), "a bucket needs a rate above 0; to refuse everything write blocked: true")
 		ok = false
 	}
@@ -174,18 +174,18 @@ func (d decoder) limitsAlone(n *node, path string, over numbers) bool {
 }
 
 // suits checks that a rule has no field of another algorithm. An unknown one suits all.
-func (d decoder) suits(n *node, path string, alg limit.Algorithm) bool {
+func (d decoder) suits(n *node, path string, alg arith.Algorithm) bool {
 	fine := true
-	if v := n.get("burst"); v != nil && alg != limit.AlgorithmFunnel && alg != 0 {
+	if v := n.get("burst"); v != nil && alg != arith.TokenBucket && alg != 0 {
 		d.add(v.place, join(path, "burst"), "is for token-bucket, leaky-bucket and gcra alone: a %v lets its whole limit pass at once", alg)
 		fine = false
 	}
-	if v := n.get("buckets"); v != nil && alg != limit.AlgorithmSlidingWindow && alg != 0 {
+	if v := n.get("buckets"); v != nil && alg != arith.SlidingWindow && alg != 0 {
 		d.add(v.place, join(path, "buckets"), "is for sliding-window alone")
 		fine = false
 	}
 	for _, name := range []string{"zone", "first_day"} {
-		if v := n.get(name); v != nil && alg != limit.AlgorithmCalendar && alg != 0 {
+		if v := n.get(name); v != nil && alg != arith.CalendarQuota && alg != 0 {
 			d.add(v.place, join(path, name), "is for calendar alone")
 			fine = false
 		}
@@ -222,7 +222,7 @@ func (s numbers) single(name string) (*limit.Rule, error) {
 		most = 0
 	}
 	switch s.algorithm {
-	case limit.AlgorithmFunnel:
+	case arith.TokenBucket:
 		burst := s.burst
 		if burst == 0 {
 			burst = s.limit
@@ -230,16 +230,16 @@ func (s numbers) single(name string) (*limit.Rule, error) {
 		if s.blocked {
 			burst = 0
 		}
-		return limit.TokenBucket(name, limit.Tokens{Burst: burst, Refill: s.limit, Per: s.per})
-	case limit.AlgorithmSlidingWindow:
+		return limit.TokenBucket(name, s.limit, s.per, burst)
+	case arith.SlidingWindow:
 		buckets := s.buckets
 		if buckets == 0 {
 			buckets = arith.DefaultBuckets
 		}
 		return limit.SlidingWindowBuckets(name, most, s.per, buckets)
-	case limit.AlgorithmFixedWindow:
+	case arith.FixedWindow:
 		return limit.FixedWindow(name, most, s.per)
-	case limit.AlgorithmCalendar:
+	case arith.CalendarQuota:
 		return s.calendar.quota(name, most)
 	}
 	return limit.SlidingLog(name, most, s.per)

@@ -219,15 +219,15 @@ rules:
   open: {algorithm: gcra, limit: 5, per: 1s, unlimited: true}
 `)
 	for name, want := range map[string]*limit.Rule{
-		"token":   limit.Must(limit.TokenBucket("token", limit.Tokens{Burst: 20, Refill: 5, Per: time.Second})),
-		"leaky":   limit.Must(limit.TokenBucket("leaky", limit.Tokens{Burst: 5, Refill: 5, Per: time.Second})),
-		"gcra":    limit.Must(limit.TokenBucket("gcra", limit.Tokens{Burst: 5, Refill: 5, Per: time.Second})),
+		"token":   limit.Must(limit.TokenBucket("token", 5, time.Second, 20)),
+		"leaky":   limit.Must(limit.TokenBucket("leaky", 5, time.Second, 5)),
+		"gcra":    limit.Must(limit.TokenBucket("gcra", 5, time.Second, 5)),
 		"window":  limit.Must(limit.SlidingWindow("window", 100, time.Minute)),
 		"fine":    limit.Must(limit.SlidingWindowBuckets("fine", 100, time.Minute, 60)),
 		"quota":   limit.Must(limit.FixedWindow("quota", 1000, 24*time.Hour)).DryRun(),
 		"exact":   limit.Must(limit.SlidingLog("exact", 10, 90*time.Second)),
 		"nothing": limit.Must(limit.FixedWindow("nothing", 0, time.Second)),
-		"shut":    limit.Must(limit.TokenBucket("shut", limit.Tokens{Burst: 0, Refill: 5, Per: time.Second})),
+		"shut":    limit.Must(limit.TokenBucket("shut", 5, time.Second, 0)),
 		"open":    limit.Unlimited(),
 	} {
 		if got := set.Rule(name); got.String() != want.String() {

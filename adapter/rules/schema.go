@@ -3,7 +3,7 @@ package rules
 import (
 	"encoding/json"
 
-	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 )
 
 // Schema returns a JSON Schema (draft 2020-12) of a rules file, for editors: they then offer
@@ -23,9 +23,9 @@ type object = map[string]any
 // fieldSchemas describes each field of a rule.
 var fieldSchemas = object{
 	"algorithm": object{"enum": algorithmNames, "description": "how units are counted; another one counts anew"},
-	"limit":     object{"type": "integer", "minimum": 0, "maximum": int64(limit.MaxUnits), "description": "units per period; of a bucket, what it gets back or leaks in that time"},
+	"limit":     object{"type": "integer", "minimum": 0, "maximum": int64(arith.MaxUnits), "description": "units per period; of a bucket, what it gets back or leaks in that time"},
 	"per":       object{"type": "string", "pattern": `^(([0-9]+(\.[0-9]*)?(ns|us|µs|μs|ms|s|m|h))+|day|week|month)$`, "description": "the period, such as 1s, 1m or 24h; of a calendar day, week or month"},
-	"burst":     object{"type": "integer", "minimum": 1, "maximum": int64(limit.MaxUnits), "description": "of a bucket: how many units it holds; default: the limit"},
+	"burst":     object{"type": "integer", "minimum": 1, "maximum": int64(arith.MaxUnits), "description": "of a bucket: how many units it holds; default: the limit"},
 	"buckets":   object{"type": "integer", "minimum": 1, "maximum": 1000, "description": "of a sliding window: in how many parts it is counted; default 10"},
 	"zone":      object{"type": "string", "minLength": 1, "description": "of a calendar: the time zone in which a period begins, such as Europe/Berlin; default UTC"},
 	"first_day": object{"type": "integer", "minimum": 1, "maximum": 31, "description": "of a calendar: the day of the month or of the week (1 is Monday) on which a period begins; default 1"},

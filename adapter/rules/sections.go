@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -81,8 +82,8 @@ func (b *builder) shared(rules *node) {
 func (b *builder) isName(f field, path, what string) bool {
 	odd := strings.IndexFunc(f.name, func(r rune) bool { return r < ' ' || r > '~' || r == '@' })
 	switch {
-	case len(f.name) > limit.MaxNameBytes:
-		b.add(f.place, path, "the name of a %s has at most %d bytes, this one has %d", what, limit.MaxNameBytes, len(f.name))
+	case len(f.name) > arith.MaxNameBytes:
+		b.add(f.place, path, "the name of a %s has at most %d bytes, this one has %d", what, arith.MaxNameBytes, len(f.name))
 	case odd >= 0:
 		b.add(f.place, path, "the name of a %s is printable ASCII without @", what)
 	default:

@@ -52,7 +52,6 @@
 //
 // A name that ends in redis is that of a row that there is without Redis too. Rows with an embedded
 // Redis have a quarter of the keys, the room and the rates, because it is slow. The heap includes it.
-// Package hybrid has no figure of forgotten keys: the table has a question mark.
 //
 // # Time
 //

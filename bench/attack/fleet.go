@@ -96,9 +96,8 @@ func (f *fleet) figures() (sum figures) {
 	for _, n := range f.nodes {
 		s := inside.Of(n).Figures()
 		sum.Evictions += int64(s.Evictions)
-		sum.Overflow += int64(s.Overflow)
+		sum.Displaced += int64(s.Displaced)
 	}
-	sum.Forgotten = unknown
 	return sum
 }
 

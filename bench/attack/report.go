@@ -10,7 +10,7 @@ import (
 // columns are those of the table.
 var columns = []string{
 	"attack", "honest refused", "new refused", "used up: above", "near, tried: above", "near, untouched: above",
-	"attacker's checks", "forgotten / evicted / overflow", "heap, MB", "took", "wanted", "",
+	"attacker's checks", "evicted / displaced", "heap, MB", "took", "wanted", "",
 }
 
 // header begins the table.
@@ -68,9 +68,5 @@ func (m *measurement) verdict() string {
 }
 
 func (f figures) String() string {
-	forgotten := "?"
-	if f.Forgotten != unknown {
-		forgotten = fmt.Sprint(f.Forgotten)
-	}
-	return fmt.Sprintf("%s / %d / %d", forgotten, f.Evictions, f.Overflow)
+	return fmt.Sprintf("%d / %d", f.Evictions, f.Displaced)
 }

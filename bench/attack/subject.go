@@ -9,10 +9,7 @@ import (
 )
 
 // figures are what a limiter says of its keys.
-type figures struct{ Forgotten, Evictions, Overflow int64 }
-
-// unknown stands for a figure that a limiter does not have.
-const unknown = -1
+type figures struct{ Evictions, Displaced int64 }
 
 // subject is the limiter that is measured, or several nodes of one.
 type subject interface {
@@ -47,5 +44,5 @@ func (p process) close()                       { _ = p.lim.Close() } // it has n
 
 func (p process) figures() figures {
 	s := p.lim.Stats()
-	return figures{s.Forgotten, s.Evictions, s.Overflow}
+	return figures{s.Evictions, s.Displaced}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/bench/internal/capacity"
 	"github.com/hybridlimit/hybridlimit/bench/internal/fleet"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/inside"
 )
 
@@ -47,7 +48,7 @@ func TestKinds(t *testing.T) {
 		rule := r.rule(false)
 		allowed := 0.0
 		for _, rate := range capacity.Zipf(r.keys, exponent, float64(r.rate)) {
-			allowed += min(rate, float64(rule.Units())/rule.Period().Seconds())
+			allowed += min(rate, float64(arith.Of(rule).Units)/rule.Period().Seconds())
 		}
 		refused := 1 - allowed/float64(r.rate)
 		low, high := map[kind]float64{far: 0, at: 0.3, spent: 0.88, scarce: 0.9}[r.kind], map[kind]float64{far: 0, at: 0.6, spent: 0.92, scarce: 1}[r.kind]

@@ -59,12 +59,12 @@ func (r row) rule(window bool) *limit.Rule {
 	case scarce:
 		n = 10
 	case spent: // without a burst, which would last for all of the measurement
-		return limit.Must(limit.Funnel("funnel", 2, int64(6*r.rate/r.keys), time.Minute))
+		return limit.Must(limit.TokenBucket("funnel", int64(6*r.rate/r.keys), time.Minute, 2))
 	}
 	if window {
 		return limit.Must(limit.SlidingWindow("window", n, per))
 	}
-	return limit.Must(limit.Funnel("funnel", n, n, per))
+	return limit.Must(limit.TokenBucket("funnel", n, per, n))
 }
 
 // expects returns how many reports a second the formula for operators says that there are.

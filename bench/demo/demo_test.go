@@ -15,7 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
-	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 )
 
 // play runs the demo as a user would and returns its result and what it says.
@@ -149,7 +149,7 @@ func narrow(t *testing.T, text string) {
 // Numbers of any size leave the columns where they are.
 func TestLinesAreNarrow(t *testing.T) {
 	big := phaseReport{Name: "recovered", Seconds: 3600, Offered: 1 << 40, Admitted: 999_999, AllowedBound: 123_456_789,
-		WorstWindow: 9_999_999_999, WindowBound: limit.MaxUnits, P50: 999_999, P99: 99_999_999_999, Commands: 12_345_678}
+		WorstWindow: 9_999_999_999, WindowBound: arith.MaxUnits, P50: 999_999, P99: 99_999_999_999, Commands: 12_345_678}
 	r := &report{Phases: []phaseReport{big}, Limit: 1 << 40, WindowMS: 3_600_000, AdmittedTotal: 1 << 40, RedisTotal: 1 << 40,
 		DataLost: true, Broken: []string{strings.Repeat("a promise that is long ", 10)}}
 	var out bytes.Buffer

@@ -49,7 +49,7 @@ func newFleet(c config, w *world) (*fleet, error) {
 		n.lim, n.rdb, err = rig.Start(w.addr, rig.Hook{Ended: n.wire.note}, hybrid.Options{
 			MaxBackoff: maxBackoff, KeyPrefix: f.prefix, OnStateChange: n.changed,
 			// The lines of the demo say when nodes are degraded, and fit the terminal. A log would
-			// also say that they are deaf: the wire between them and Redis knows no subscriptions.
+			// also say that notices are down: the wire between them and Redis knows no subscriptions.
 			Logger: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {

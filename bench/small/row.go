@@ -85,5 +85,5 @@ func (r row) rule() *limit.Rule {
 	if r.window {
 		return limit.Must(limit.SlidingWindow("window", r.limit, r.per))
 	}
-	return limit.Must(limit.TokenBucket("bucket", limit.Tokens{Burst: r.limit, Refill: r.limit, Per: r.per}))
+	return limit.Must(limit.TokenBucket("bucket", r.limit, r.per, r.limit))
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/escape"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -31,8 +32,8 @@ type setCmd struct {
 
 // Run sets the key and shows it.
 func (c *setCmd) Run(p *program) error {
-	if c.Used < 0 || c.Used > limit.MaxUnits {
-		return usage(fmt.Errorf("%d units: must be 0 to %d", c.Used, int64(limit.MaxUnits)))
+	if c.Used < 0 || c.Used > arith.MaxUnits {
+		return usage(fmt.Errorf("%d units: must be 0 to %d", c.Used, int64(arith.MaxUnits)))
 	}
 	return p.change(c.redisFlags, c.ruleFlags, []string{c.Key}, c.Used)
 }

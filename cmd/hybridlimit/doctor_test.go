@@ -210,7 +210,7 @@ func beat(t *testing.T, s *redistest.Server, db, shards int) {
 // twoApplications count by rules of one name, which mean different things.
 func twoApplications(t *testing.T, s *redistest.Server) []string {
 	lim := limit.Must(remote.New(client(t, s), remote.Options{CommandTimeout: time.Minute}))
-	for _, rule := range []*limit.Rule{limit.Must(limit.TokenBucket("api", limit.Tokens{Burst: 5, Refill: 5, Per: time.Hour})), limit.Must(limit.FixedWindow("api", 5, time.Hour))} {
+	for _, rule := range []*limit.Rule{limit.Must(limit.TokenBucket("api", 5, time.Hour, 5)), limit.Must(limit.FixedWindow("api", 5, time.Hour))} {
 		if _, err := lim.Take(t.Context(), "k", rule, 1); err != nil {
 			t.Fatal(err)
 		}

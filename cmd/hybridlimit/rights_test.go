@@ -34,7 +34,7 @@ func sent(t *testing.T, s *redistest.Server, run func()) (list []string) {
 
 // everyRule has one rule of each algorithm.
 var everyRule = []*limit.Rule{
-	limit.Must(limit.TokenBucket("bucket", limit.Tokens{Burst: 5, Refill: 5, Per: time.Hour})), limit.Must(limit.SlidingWindow("window", 5, time.Hour)),
+	limit.Must(limit.TokenBucket("bucket", 5, time.Hour, 5)), limit.Must(limit.SlidingWindow("window", 5, time.Hour)),
 	limit.Must(limit.FixedWindow("fixed", 5, time.Hour)), limit.Must(limit.SlidingLog("log", 5, time.Hour)),
 }
 

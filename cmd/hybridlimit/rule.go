@@ -9,6 +9,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/adapter/rules"
 	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/screen"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -156,12 +157,12 @@ func inline(text string) (*limit.Rule, error) {
 
 // describe returns a rule in words.
 func describe(rule *limit.Rule) string {
-	text := fmt.Sprintf("%s: %s, ", screen.Clean(rule.Name()), rule.Algorithm())
-	switch rule.Algorithm() {
-	case limit.AlgorithmFunnel:
-		text += fmt.Sprintf("%s at once, %s per %s", screen.Count(rule.Limit()), screen.Count(rule.Units()), screen.Exact(rule.Period()))
-	case limit.AlgorithmCalendar:
-		text += fmt.Sprintf("%s per %s", screen.Count(rule.Limit()), screen.Clean(rule.Calendar().String()))
+	text := fmt.Sprintf("%s: %s, ", screen.Clean(rule.Name()), arith.Of(rule).Algorithm)
+	switch arith.Of(rule).Algorithm {
+	case arith.TokenBucket:
+		text += fmt.Sprintf("%s at once, %s per %s", screen.Count(rule.Limit()), screen.Count(arith.Of(rule).Units), screen.Exact(rule.Period()))
+	case arith.CalendarQuota:
+		text += fmt.Sprintf("%s per %s", screen.Count(rule.Limit()), screen.Clean(arith.Of(rule).Calendar.String()))
 	default:
 		text += fmt.Sprintf("%s per %s", screen.Count(rule.Limit()), screen.Exact(rule.Period()))
 	}
@@ -188,8 +189,8 @@ type ruleJSON struct {
 
 func ruleOf(rule *limit.Rule) *ruleJSON {
 	calendar := ""
-	if c := rule.Calendar(); c.Unit != 0 {
+	if c := arith.Of(rule).Calendar; c != nil {
 		calendar = c.String()
 	}
-	return &ruleJSON{rule.Name(), rule.Algorithm().String(), rule.Limit(), rule.Units(), rule.Period().Seconds(), calendar, rule.IsExact(), rule.IsDryRun()}
+	return &ruleJSON{rule.Name(), arith.Of(rule).Algorithm.String(), rule.Limit(), arith.Of(rule).Units, rule.Period().Seconds(), calendar, rule.IsExact(), rule.IsDryRun()}
 }

@@ -42,7 +42,7 @@ type serveCmd struct {
 	MaxRemembered  int           `help:"Of how many keys that had to leave memory it is remembered what they have used, 16 bytes each. Default 32 times max-keys."`
 	MaxLag         time.Duration `help:"How long an admitted hit may stay unreported. Default 1s."`
 	CommandTimeout time.Duration `default:"250ms" help:"How long a call of Redis may take before it is sent again; five round trips if that is longer, eight times as long at most."`
-	NoNotices      bool          `help:"Do not say at once, on a channel of Redis, which keys are used up. The same for all who share limits."`
+	PollOnly       bool          `help:"Send and receive no notices of used-up keys: each process learns them from its own reports. The same for all who share limits."`
 
 	GRPC  string `name:"grpc" default:"127.0.0.1:7381" placeholder:"ADDRESS" help:"Where Envoy's rate limit service listens; - for nowhere."`
 	RESP  string `name:"resp" default:"127.0.0.1:6380" placeholder:"ADDRESS" help:"Where Redis clients are served; - for nowhere."`
@@ -128,7 +128,7 @@ func (c *serveCmd) options(log *slog.Logger) (o server.Options, err error) {
 	o = server.Options{
 		RulesPath: c.Rules, Rules: rules.Options{AllowRemoval: c.AllowRemoval},
 		Limiter: hybrid.Options{
-			KeyPrefix: c.Prefix, Shards: c.Shards, ExpectedNodes: c.ExpectedNodes, MaxKeys: c.MaxKeys, MaxRemembered: c.MaxRemembered, MaxLag: c.MaxLag, CommandTimeout: c.CommandTimeout, NoNotices: c.NoNotices,
+			KeyPrefix: c.Prefix, Shards: c.Shards, ExpectedNodes: c.ExpectedNodes, MaxKeys: c.MaxKeys, MaxRemembered: c.MaxRemembered, MaxLag: c.MaxLag, CommandTimeout: c.CommandTimeout, PollOnly: c.PollOnly,
 		},
 		GRPCMaxAge: c.GRPCMaxAge, RESPPassword: c.RESPPassword, RESPMaxConns: c.RESPMaxConns, RESPIdleTimeout: c.RESPIdle,
 		ChargeRefused: c.ChargeRefused, Shadow: c.Shadow, Headers: c.ResponseHeaders,

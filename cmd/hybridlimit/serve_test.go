@@ -137,7 +137,7 @@ func TestServeFlags(t *testing.T) {
 		"--expected-nodes=5":     func(o *server.Options) { o.Limiter.ExpectedNodes = 5 },
 		"--max-keys=9":           func(o *server.Options) { o.Limiter.MaxKeys = 9 },
 		"--max-lag=3s":           func(o *server.Options) { o.Limiter.MaxLag = 3 * time.Second },
-		"--no-notices":           func(o *server.Options) { o.Limiter.NoNotices = true },
+		"--poll-only":            func(o *server.Options) { o.Limiter.PollOnly = true },
 		"--grpc-max-age=8m":      func(o *server.Options) { o.GRPCMaxAge = 8 * time.Minute },
 		"--resp-password=secret": func(o *server.Options) { o.RESPPassword = "secret" },
 		"--resp-max-conns=11":    func(o *server.Options) { o.RESPMaxConns = 11 },

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hybridlimit/hybridlimit/limit"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 )
 
 // Limits of one rate share a counter, and those of different rates do not.
@@ -83,7 +83,7 @@ func FuzzLimit(f *testing.F) {
 	f.Add(10, 10, int64(time.Minute), 3, "")
 	f.Add(math.MaxInt, math.MaxInt, int64(math.MaxInt64), math.MaxInt, "k")
 	f.Add(1, 0, int64(1), math.MaxInt, "\xff\x00")
-	f.Add(1, 1, int64(limit.MaxWindow), math.MaxInt, "k")
+	f.Add(1, 1, int64(arith.MaxWindow), math.MaxInt, "k")
 	lim := alone(f)
 	f.Fuzz(func(t *testing.T, rate, burst int, period int64, n int, key string) {
 		l := Limit{Rate: rate, Burst: burst, Period: time.Duration(period)}

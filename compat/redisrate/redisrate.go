@@ -31,6 +31,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -88,14 +89,14 @@ func (l Limit) rule() (*limit.Rule, error) {
 	if l.Burst < 0 {
 		errs = append(errs, fmt.Errorf("redisrate: limit %v: Burst is %d, must not be negative", l, l.Burst))
 	}
-	if l.Period <= 0 || l.Period > limit.MaxWindow {
-		errs = append(errs, fmt.Errorf("redisrate: limit %v: Period is %v, must be above 0 and at most %v", l, l.Period, limit.MaxWindow))
+	if l.Period <= 0 || l.Period > arith.MaxWindow {
+		errs = append(errs, fmt.Errorf("redisrate: limit %v: Period is %v, must be above 0 and at most %v", l, l.Period, arith.MaxWindow))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	name := fmt.Sprintf("rate/%d/%s", l.Rate, l.period())
-	rule, err := limit.TokenBucket(name, limit.Tokens{Burst: int64(l.Burst), Refill: int64(l.Rate), Per: l.Period})
+	rule, err := limit.TokenBucket(name, int64(l.Rate), l.Period, int64(l.Burst))
 	if err != nil {
 		return nil, fmt.Errorf("redisrate: limit %v: %w", l, err)
 	}

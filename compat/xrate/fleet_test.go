@@ -22,7 +22,7 @@ func fleet(t *testing.T, n int, r rate.Limit, burst int) (*hybridtest.Harness, [
 	for _, lim := range h.Limiters {
 		all = append(all, over(t, lim, r, burst, h.Clock))
 	}
-	rule := limit.Must(limit.TokenBucket("upstream", limit.Tokens{Burst: int64(burst), Refill: int64(r), Per: time.Second}))
+	rule := limit.Must(limit.TokenBucket("upstream", int64(r), time.Second, int64(burst)))
 	h.Preload([]string{"k"}, rule)
 	return h, all
 }
@@ -37,7 +37,7 @@ func TestShared(t *testing.T) {
 	if got := l[1].Tokens(); got != 5 {
 		t.Errorf("%v tokens in the other process", got)
 	}
-	rule := limit.Must(limit.TokenBucket("upstream", limit.Tokens{Burst: 20, Refill: 10, Per: time.Second}))
+	rule := limit.Must(limit.TokenBucket("upstream", 10, time.Second, 20))
 	if got := h.Limiters[1].Peek("k", rule).Remaining; got != 5 {
 		t.Errorf("%v units below", got)
 	}
@@ -94,7 +94,7 @@ func TestFallbacks(t *testing.T) {
 	}{hybrid.FailClosed: {0, 0}, hybrid.FullLimit: {15, 15}, hybrid.FailOpen: {15, 20}} {
 		h := hybridtest.New(t, hybridtest.Options{Limiters: 2, Limiter: hybrid.Options{Fallback: fallback}})
 		l := over(t, h.Limiter, 10, 20, h.Clock)
-		h.Preload([]string{"k"}, limit.Must(limit.TokenBucket("upstream", limit.Tokens{Burst: 20, Refill: 10, Per: time.Second})))
+		h.Preload([]string{"k"}, limit.Must(limit.TokenBucket("upstream", 10, time.Second, 20)))
 		l.AllowN(at(h.Clock), 5)
 		h.Sync()
 		h.CutOff()

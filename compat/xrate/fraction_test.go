@@ -9,35 +9,36 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // Usual rates are what a person would write, so that a rule which a person has written counts alike.
 func TestUsualFractions(t *testing.T) {
 	const day = 24 * time.Hour
-	for r, want := range map[rate.Limit]limit.Tokens{
-		1:                                  {Refill: 1, Per: time.Second},
-		10:                                 {Refill: 10, Per: time.Second},
-		3:                                  {Refill: 3, Per: time.Second},
-		999_983:                            {Refill: 999_983, Per: time.Second},
-		1e9:                                {Refill: 1e9, Per: time.Second},
-		1e12:                               {Refill: 1e12, Per: time.Second},
-		0.5:                                {Refill: 1, Per: 2 * time.Second},
-		2.5:                                {Refill: 5, Per: 2 * time.Second},
-		0.3:                                {Refill: 3, Per: 10 * time.Second},
-		1.1:                                {Refill: 11, Per: 10 * time.Second},
-		100.0 / 60:                         {Refill: 5, Per: 3 * time.Second},
-		rate.Every(7 * time.Hour):          {Refill: 1, Per: 7 * time.Hour},
-		rate.Every(90 * day):               {Refill: 1, Per: 90 * day},
-		rate.Every(1):                      {Refill: 1e9, Per: time.Second},
-		rate.Every(333 * time.Millisecond): {Refill: 1, Per: 333 * time.Millisecond},
-		rate.Every(time.Hour + 1):          {Refill: 1, Per: time.Hour + 1},
-		rate.Inf / 2:                       {Refill: limit.MaxUnits, Per: 1},
+	for r, want := range map[rate.Limit]tokens{
+		1:                                  {refill: 1, per: time.Second},
+		10:                                 {refill: 10, per: time.Second},
+		3:                                  {refill: 3, per: time.Second},
+		999_983:                            {refill: 999_983, per: time.Second},
+		1e9:                                {refill: 1e9, per: time.Second},
+		1e12:                               {refill: 1e12, per: time.Second},
+		0.5:                                {refill: 1, per: 2 * time.Second},
+		2.5:                                {refill: 5, per: 2 * time.Second},
+		0.3:                                {refill: 3, per: 10 * time.Second},
+		1.1:                                {refill: 11, per: 10 * time.Second},
+		100.0 / 60:                         {refill: 5, per: 3 * time.Second},
+		rate.Every(7 * time.Hour):          {refill: 1, per: 7 * time.Hour},
+		rate.Every(90 * day):               {refill: 1, per: 90 * day},
+		rate.Every(1):                      {refill: 1e9, per: time.Second},
+		rate.Every(333 * time.Millisecond): {refill: 1, per: 333 * time.Millisecond},
+		rate.Every(time.Hour + 1):          {refill: 1, per: time.Hour + 1},
+		rate.Inf / 2:                       {refill: arith.MaxUnits, per: 1},
 	} {
-		if refill, per, ok := fraction(float64(r)); !ok || refill != want.Refill || per != want.Per {
+		if refill, per, ok := fraction(float64(r)); !ok || refill != want.refill || per != want.per {
 			// 2.5 a second may be 1 per 400 ms as well: what counts is the quotient, in small numbers.
-			if !ok || refill > want.Refill || float64(refill)*float64(want.Per) != float64(want.Refill)*float64(per) {
-				t.Errorf("%v is %d per %v (%t), want %d per %v", r, refill, per, ok, want.Refill, want.Per)
+			if !ok || refill > want.refill || float64(refill)*float64(want.per) != float64(want.refill)*float64(per) {
+				t.Errorf("%v is %d per %v (%t), want %d per %v", r, refill, per, ok, want.refill, want.per)
 			}
 		}
 	}
@@ -48,15 +49,15 @@ func checkFraction(t *testing.T, r float64) {
 	t.Helper()
 	refill, per, ok := fraction(r)
 	if !ok {
-		if r*limit.MaxWindow.Seconds() > 1+1e-9 {
+		if r*arith.MaxWindow.Seconds() > 1+1e-9 {
 			t.Fatalf("%v admits nothing", r)
 		}
 		return
 	}
-	if refill < 1 || refill > limit.MaxUnits || per < 1 || per > limit.MaxWindow || r*limit.MaxWindow.Seconds() < 1-1e-9 {
+	if refill < 1 || refill > arith.MaxUnits || per < 1 || per > arith.MaxWindow || r*arith.MaxWindow.Seconds() < 1-1e-9 {
 		t.Fatalf("%v is %d per %v", r, refill, per)
 	}
-	if r >= limit.MaxUnits*1e9 {
+	if r >= arith.MaxUnits*1e9 {
 		return // more than a rule can say
 	}
 	want := new(big.Float).SetFloat64(r)
@@ -104,8 +105,8 @@ func FuzzSetting(f *testing.F) {
 			if !s.unlimited {
 				checkFraction(t, c.r)
 			}
-			for _, res := range []limit.Result{{}, {Remaining: s.rule.Limit()}, {ResetAfter: limit.MaxWindow}, {Remaining: 1, ResetAfter: limit.Never}} {
-				got := s.tokensAfter(limit.MaxWindow, res)
+			for _, res := range []limit.Result{{}, {Remaining: s.rule.Limit()}, {ResetAfter: arith.MaxWindow}, {Remaining: 1, ResetAfter: limit.Never}} {
+				got := s.tokensAfter(arith.MaxWindow, res)
 				if math.IsNaN(got) || got > float64(s.rule.Limit()) {
 					t.Errorf("%v, %d: %v tokens", c.r, c.b, got)
 				}

@@ -27,7 +27,7 @@ type Base interface {
 	// Peek describes where key stands under rule.
 	Peek(key string, rule *limit.Rule) limit.Result
 	// ReserveN takes n units of key for use after a delay.
-	ReserveN(key string, rule *limit.Rule, n int64) *limit.Reservation
+	ReserveN(key string, rule *limit.Rule, n int64) limit.Reservation
 	// WaitN blocks until n units of key are admitted.
 	WaitN(ctx context.Context, key string, rule *limit.Rule, n int64) error
 }

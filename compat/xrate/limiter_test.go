@@ -15,6 +15,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/clock"
 	"github.com/hybridlimit/hybridlimit/compat/xrate"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 	"github.com/hybridlimit/hybridlimit/local"
 )
@@ -54,7 +55,7 @@ var (
 // Limits that are none, or cannot be said as a rule, do not panic, and neither do the calls.
 func TestOddLimits(t *testing.T) {
 	const century = 100 * 365 * 24 * 3600 // seconds
-	const largest = min(math.MaxInt, limit.MaxUnits)
+	const largest = min(math.MaxInt, arith.MaxUnits)
 	for name, c := range map[string]struct {
 		r     rate.Limit
 		burst int
@@ -189,7 +190,7 @@ func (broken) AllowN(string, *limit.Rule, int64) bool { return false }
 func (broken) Peek(string, *limit.Rule) limit.Result {
 	return limit.Result{RetryAfter: limit.Never, ResetAfter: time.Second}
 }
-func (broken) ReserveN(string, *limit.Rule, int64) *limit.Reservation  { return nil }
+func (broken) ReserveN(string, *limit.Rule, int64) limit.Reservation   { return nil }
 func (broken) WaitN(context.Context, string, *limit.Rule, int64) error { return nil }
 
 // A time that is not the present one is denied, and counted, in both directions and at the boundary.

@@ -1,6 +1,7 @@
 package xrate
 
 import (
+	"context"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -13,8 +14,8 @@ import (
 type Reservation struct {
 	limiter *Limiter
 	ok      bool
-	at      time.Time          // when the events may happen
-	units   *limit.Reservation // nil if there is no limit: then nothing was taken
+	at      time.Time         // when the events may happen
+	units   limit.Reservation // nil if there is no limit: then nothing was taken
 }
 
 // Reserve is [Limiter.ReserveN] for one event.
@@ -39,7 +40,7 @@ func (l *Limiter) ReserveN(t time.Time, n int) *Reservation {
 		return &Reservation{}
 	}
 	units := l.base.ReserveN(l.key, s.rule, int64(n))
-	if !units.OK() {
+	if units == nil || !units.OK() {
 		return &Reservation{}
 	}
 	r := &Reservation{limiter: l, ok: true, at: t, units: units}
@@ -89,6 +90,6 @@ func (r *Reservation) CancelAt(t time.Time) {
 		t = r.limiter.time()
 	}
 	if !r.at.Before(t) {
-		r.units.Cancel()
+		_ = r.units.Cancel(context.Background()) // in memory: there is no error
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -16,28 +17,34 @@ type setting struct {
 	burst     int
 	unlimited bool
 	rule      *limit.Rule
-	tokens    limit.Tokens // of the rule
+	tokens    tokens // of the rule
+}
+
+// tokens are the numbers of a token bucket: it holds burst tokens, and gets refill tokens in each period.
+type tokens struct {
+	refill, burst int64
+	per           time.Duration
 }
 
 // initial is the refill of a Limiter that has never had a rate: any will do, as it admits all or nothing.
-var initial = limit.Tokens{Refill: 1, Per: time.Second}
+var initial = tokens{refill: 1, per: time.Second}
 
 // with returns a setting of another rate and burst. A rate that admits nothing, and [rate.Inf], keep the
 // refill that s has, so that the bucket goes on as before when there is a rate again: another refill
 // re-expresses what was used.
 func (s *setting) with(name string, r rate.Limit, burst int) (*setting, error) {
 	is := &setting{rate: r, burst: burst, unlimited: r >= rate.Inf, tokens: s.tokens}
-	is.tokens.Burst = int64(burst)
+	is.tokens.burst = int64(burst)
 	if !is.unlimited {
 		if refill, per, ok := fraction(float64(r)); ok {
-			is.tokens.Refill, is.tokens.Per = refill, per
+			is.tokens.refill, is.tokens.per = refill, per
 		} else {
-			is.tokens.Burst = 0
+			is.tokens.burst = 0
 		}
 	}
-	is.tokens.Burst = min(max(is.tokens.Burst, 0), fillable(is.tokens))
+	is.tokens.burst = min(max(is.tokens.burst, 0), fillable(is.tokens))
 	var err error
-	is.rule, err = limit.TokenBucket(name, is.tokens)
+	is.rule, err = limit.TokenBucket(name, is.tokens.refill, is.tokens.per, is.tokens.burst)
 	return is, err
 }
 
@@ -50,7 +57,7 @@ func (s *setting) tokensAfter(d time.Duration, res limit.Result) float64 {
 	if most == 0 {
 		return 0
 	}
-	each := float64(s.tokens.Refill) / s.tokens.Per.Seconds()
+	each := float64(s.tokens.refill) / s.tokens.per.Seconds()
 	// A bucket with as many tokens as it holds has nothing to reset. It has fewer than none while
 	// that takes longer than to fill it.
 	left := most - each*res.ResetAfter.Seconds()
@@ -63,14 +70,14 @@ func (s *setting) tokensAfter(d time.Duration, res limit.Result) float64 {
 	return min(left+each*d.Seconds(), most)
 }
 
-// fillable returns the largest burst that comes within [limit.MaxWindow].
-func fillable(t limit.Tokens) int64 {
-	hi, lo := bits.Mul64(uint64(limit.MaxWindow), uint64(t.Refill))
-	if hi >= uint64(t.Per) {
-		return limit.MaxUnits
+// fillable returns the largest burst that comes within [arith.MaxWindow].
+func fillable(t tokens) int64 {
+	hi, lo := bits.Mul64(uint64(arith.MaxWindow), uint64(t.refill))
+	if hi >= uint64(t.per) {
+		return arith.MaxUnits
 	}
-	n, _ := bits.Div64(hi, lo, uint64(t.Per))
-	return int64(min(n, limit.MaxUnits))
+	n, _ := bits.Div64(hi, lo, uint64(t.per))
+	return int64(min(n, arith.MaxUnits))
 }
 
 // closeEnough is the relative error of a rate as a fraction. The smaller the numbers of a fraction, the longer a
@@ -83,13 +90,13 @@ const exactly = 0x1p-51
 // fraction returns a rate in events per second as a number of events per time, as a person would write it: a
 // whole number of events per second, or one event per whole number of nanoseconds, or else the simplest
 // fraction that is close enough. ok is false if the rate admits nothing: it is not above 0, or less than one
-// event in [limit.MaxWindow].
+// event in [arith.MaxWindow].
 func fraction(perSecond float64) (refill int64, per time.Duration, ok bool) {
 	each := float64(time.Second) / perSecond // ns for one
 	switch {
-	case !(each > 0 && each <= float64(limit.MaxWindow)): // so that NaN is among them
+	case !(each > 0 && each <= float64(arith.MaxWindow)):
 		return 0, 0, false
-	case perSecond == math.Floor(perSecond) && perSecond <= limit.MaxUnits:
+	case perSecond == math.Floor(perSecond) && perSecond <= arith.MaxUnits:
 		return int64(perSecond), time.Second, true
 	}
 	for _, unit := range [...]float64{float64(time.Second), 1} { // above 104 days a float64 is no longer exact to a ns
@@ -99,10 +106,10 @@ func fraction(perSecond float64) (refill int64, per time.Duration, ok bool) {
 	}
 	p, q := simplest(perSecond / float64(time.Second))
 	if q == 0 {
-		return limit.MaxUnits, 1, true // more in a nanosecond than a rule can say
+		return arith.MaxUnits, 1, true // more in a nanosecond than a rule can say
 	}
 	refill, per = int64(p), time.Duration(q)
-	if times := time.Second / per; time.Second%per == 0 && refill <= limit.MaxUnits/int64(times) {
+	if times := time.Second / per; time.Second%per == 0 && refill <= arith.MaxUnits/int64(times) {
 		return refill * int64(times), time.Second, true
 	}
 	return refill, per, true
@@ -115,7 +122,7 @@ func simplest(x float64) (p, q float64) {
 	for y, p0, q0 := x, 0.0, 1.0; ; {
 		a := math.Floor(y)
 		p1, q1 := a*p+p0, a*q+q0
-		if p1 > limit.MaxUnits || q1 > float64(limit.MaxWindow) {
+		if p1 > arith.MaxUnits || q1 > float64(arith.MaxWindow) {
 			return p, q
 		}
 		p0, q0, p, q = p, q, p1, q1

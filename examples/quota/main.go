@@ -39,12 +39,13 @@ func run(out io.Writer) error {
 		return err
 	}
 	defer lim.Close()
-	rules := map[string]*limit.Rule{}
+	rules, zones := map[string]*limit.Rule{}, map[string]*time.Location{}
 	for _, c := range customers {
 		zone, err := time.LoadLocation(c.zone)
 		if err != nil {
 			return err
 		}
+		zones[c.name] = zone
 		// The name says who counts alike: rules with other periods need other names.
 		rules[c.name] = limit.Must(limit.Quota("requests, "+c.name, 60, limit.Calendar{Unit: limit.Month, Zone: zone, First: c.day}))
 	}
@@ -59,7 +60,7 @@ func run(out io.Writer) error {
 				continue
 			}
 			refused[c.name] = true
-			again := time.Unix(0, int64(now.Now())).Add(res.RetryAfter).In(rule.Calendar().Zone)
+			again := time.Unix(0, int64(now.Now())).Add(res.RetryAfter).In(zones[c.name])
 			fmt.Fprintf(out, "%-8s has used its quota up, and has a new one on %s\n", c.name, again.Format("Monday, 2 January 15:04 -0700"))
 		}
 		now.Advance(step)

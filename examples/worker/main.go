@@ -23,8 +23,8 @@ import (
 )
 
 var (
-	upstream = limit.Must(limit.Funnel("upstream", 5, 50, time.Second)) // 5 at once, then one every 20 ms
-	orders   = limit.Must(limit.Funnel("orders", 1, 6, time.Hour))      // one every 10 min
+	upstream = limit.Must(limit.TokenBucket("upstream", 50, time.Second, 5)) // 5 at once, then one every 20 ms
+	orders   = limit.Must(limit.TokenBucket("orders", 6, time.Hour, 1))      // one every 10 min
 )
 
 func main() {

@@ -5,7 +5,6 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/report"
-	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // rare holds the fields of a leaky bucket that only units in flight, refunds and outages need. Most
@@ -284,7 +283,7 @@ func (f *LeakyBucket) Renew(r *arith.Rule, a report.Answer, w int64) (withdrawn 
 // bucket when they were admitted.
 func (f *LeakyBucket) Settle(r *arith.Rule, a report.Answer, w int64) Settled {
 	at := arith.Span{NS: a.At}
-	most := r.Add(at, arith.Span{NS: int64(limit.MaxWindow)})
+	most := r.Add(at, arith.Span{NS: int64(arith.MaxWindow)})
 	tat := Earlier(r.Add(a.Level, at).Max(arith.Span{}), most)
 	owed := f.Known.NS > a.At+a.Slack // by what we knew, the bucket had not run empty
 	p, least, low := f.parts(), tat, false

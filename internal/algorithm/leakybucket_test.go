@@ -60,10 +60,10 @@ func mergeRun(t *testing.T, seed uint64, nodes int, check func(r *arith.Rule, me
 	var redis arith.Span
 	interval, now := int64(0), int64(1e9)
 	exact := func(s arith.Span) *big.Rat {
-		return new(big.Rat).Add(big.NewRat(s.NS, 1), big.NewRat(s.Rem, r.Units()))
+		return new(big.Rat).Add(big.NewRat(s.NS, 1), big.NewRat(s.Rem, arith.Of(r).Units))
 	}
 	for range 200 {
-		now += rng.Int64N(int64(2*r.Period())/r.Units() + 2)
+		now += rng.Int64N(int64(2*r.Period())/arith.Of(r).Units + 2)
 		i := rng.IntN(nodes)
 		f := &fs[i]
 		if rng.IntN(4) > 0 {

@@ -126,8 +126,8 @@ type Refund struct {
 
 // IsWindow reports whether a rule counts by a [Window].
 func IsWindow(r *limit.Rule) bool {
-	switch r.Algorithm() {
-	case limit.AlgorithmSlidingWindow, limit.AlgorithmFixedWindow, limit.AlgorithmCalendar:
+	switch arith.Of(r).Algorithm {
+	case arith.SlidingWindow, arith.FixedWindow, arith.CalendarQuota:
 		return true
 	}
 	return false

@@ -78,7 +78,7 @@ func (t Trace) number() int { return int(t.Bits >> traceUnits & (grids - 1)) }
 // grid returns the grid of a trace of a rule that is no leaky bucket.
 func (t Trace) grid(rule *limit.Rule) grid {
 	r, number := arith.Of(rule), t.number()
-	if rule.Algorithm() == limit.AlgorithmSlidingLog {
+	if arith.Of(rule).Algorithm == arith.SlidingLog {
 		return logGrid(r, number)
 	}
 	return windowGrid(r, number)

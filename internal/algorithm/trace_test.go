@@ -18,7 +18,7 @@ func newState(rule *limit.Rule, now, off int64) State {
 		w := new(Window)
 		w.Begin(arith.Of(rule), now, Clock{Off: off, Sure: true})
 		return w
-	case rule.Algorithm() == limit.AlgorithmSlidingLog:
+	case arith.Of(rule).Algorithm == arith.SlidingLog:
 		return new(SlidingLog)
 	}
 	return new(LeakyBucket)
@@ -42,7 +42,7 @@ func traceRules(t testing.TB) []*limit.Rule {
 		limittest.WindowRule(t, 10, time.Hour, 1), limittest.WindowRule(t, 10, time.Hour, 100), limittest.WindowRule(t, 7, 10*time.Second, 1000),
 		limit.Must(limit.FixedWindow("fixed", 1000, time.Hour)), limit.Must(limit.SlidingLog("log", 10, time.Hour)),
 		limit.Must(limit.Quota("quota", 1000, limit.Calendar{Unit: limit.Month, Zone: zone})),
-		limit.Must(limit.Funnel("bucket", 10, 7, time.Hour)), limit.Must(limit.Funnel("fast", 1<<40, 10_000_000, time.Second)),
+		limit.Must(limit.TokenBucket("bucket", 7, time.Hour, 10)), limit.Must(limit.TokenBucket("fast", 10_000_000, time.Second, 1<<40)),
 		// More units than a field can count.
 		limittest.WindowRule(t, 1000, time.Hour, 10), limittest.WindowRule(t, 1<<53, time.Hour, 10), limit.Must(limit.SlidingLog("log of many", 100, time.Hour)),
 	}
@@ -66,7 +66,7 @@ func TestTraceNeverCountsLess(t *testing.T) {
 		r := arith.Of(rule)
 		for range limittest.Cases(2000, 300) {
 			now, off := limittest.Start.UnixNano()+rng.Int64N(int64(r.Horizon())), rng.Int64N(2e12)-1e12
-			if rule.Algorithm() == limit.AlgorithmSlidingLog {
+			if arith.Of(rule).Algorithm == arith.SlidingLog {
 				off = 0
 			}
 			is, was := newState(rule, now, off), newState(rule, now, off)
@@ -81,7 +81,7 @@ func TestTraceNeverCountsLess(t *testing.T) {
 					t.Fatalf("%v: trace %+v, share %d", rule, trace, left)
 				}
 				now += rng.Int64N(int64(r.Horizon())/8 + 1)
-				shared := rng.IntN(2) == 0 && rule.Algorithm() != limit.AlgorithmSlidingLog
+				shared := rng.IntN(2) == 0 && arith.Of(rule).Algorithm != arith.SlidingLog
 				next := newState(rule, now, off)
 				if left := trace.ShareLeft(rule, now); left > 0 {
 					next.Resume(r, now, trace)
@@ -278,8 +278,8 @@ func TestTraceDoesNotDrift(t *testing.T) {
 // of ns: the trace is rounded up.
 func TestResumeOfABucketGivesBackWhatItTook(t *testing.T) {
 	for _, rule := range []*limit.Rule{
-		limit.Must(limit.Funnel("sevenths", 10, 7, time.Hour)), limit.Must(limit.Funnel("whole", 10, 1, time.Second)),
-		limit.Must(limit.Funnel("fast", 1<<40, 10_000_000, time.Second)), limit.Must(limit.Funnel("thirds", 10, 300_000_000, time.Second)),
+		limit.Must(limit.TokenBucket("sevenths", 7, time.Hour, 10)), limit.Must(limit.TokenBucket("whole", 1, time.Second, 10)),
+		limit.Must(limit.TokenBucket("fast", 10_000_000, time.Second, 1<<40)), limit.Must(limit.TokenBucket("thirds", 300_000_000, time.Second, 10)),
 	} {
 		r, now := arith.Of(rule), limittest.Start.UnixNano()
 		for taken := range int64(11) {

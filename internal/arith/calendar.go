@@ -2,6 +2,7 @@ package arith
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"sort"
 	"strings"
@@ -19,6 +20,16 @@ const (
 	Month
 )
 
+var unitNames = [...]string{0: "unit(0)", Day: "day", Week: "week", Month: "month"}
+
+// String returns the unit in lower case.
+func (u Unit) String() string {
+	if int(u) < len(unitNames) {
+		return unitNames[u]
+	}
+	return fmt.Sprintf("unit(%d)", uint8(u))
+}
+
 // Calendar divides time into the days, weeks or months of a time zone. Periods are numbered: day 0 is
 // the first of January 1970, week 0 has that day, and month 0 begins in that January. All processes agree
 // on the numbers, and on when a period begins as far as their time zone data agree.
@@ -30,6 +41,15 @@ type Calendar struct {
 	First int
 
 	latest atomic.Pointer[periods] // around the one that was asked for
+}
+
+// String describes the calendar for people, for example "month from day 15 in Europe/Berlin".
+func (c *Calendar) String() string {
+	text := c.Unit.String()
+	if c.First > 1 {
+		text += fmt.Sprintf(" from day %d", c.First)
+	}
+	return text + " in " + c.Zone.String()
 }
 
 // periods are some that follow each other: a period, three before it, and two after it.
@@ -62,7 +82,7 @@ func Quota(name string, limit int64, c *Calendar) Rule {
 	const changes = 4 * time.Hour // of clocks
 	mark := HashName(c.Zone.String()) ^ uint64(c.First)*0x9e3779b97f4a7c15
 	width := 2*c.Unit.nominal() + changes + time.Duration(mark>>32%3_000_000_000)*time.Microsecond
-	return Rule{Name: name, Limit: limit, Period: c.Unit.nominal(), Width: width, Share: limit, Calendar: c}
+	return Rule{Name: name, Algorithm: CalendarQuota, Buckets: 1, Limit: limit, Period: c.Unit.nominal(), Width: width, Share: limit, Calendar: c}
 }
 
 // BadZone says why periods cannot begin in a time zone; empty: they can, as in nil, which is UTC.

@@ -8,14 +8,16 @@ import (
 
 // Rule is what limiters compute with of a [github.com/hybridlimit/hybridlimit/limit.Rule]:
 // its numbers, and the arithmetic that they define. It is part of that rule, shared by all
-// its users: never write to it. Build one with [LeakyBucket], [Window] or [Quota]. The methods that take
+// its users: never write to it. Build one with [Bucket], [Window] or [Quota]. The methods that take
 // or return a [Span] or ticks are for leaky buckets only.
 type Rule struct {
-	Name     string
-	Hash     uint64 // of name and algorithm, the same in every process; different rules may share it
-	NameHash uint64 // of the name alone
-	Limit    int64  // or the capacity of a leaky bucket, in units
-	MadeUp   bool   // a client has made up the rule, and may make up any number of names
+	Name      string
+	Hash      uint64 // of name and algorithm, the same in every process; different rules may share it
+	NameHash  uint64 // of the name alone
+	Algorithm Algorithm
+	Buckets   int   // sub-buckets of a window, 1 for a fixed window, a calendar or a log, 0 for a token bucket
+	Limit     int64 // or the capacity of a leaky bucket, in units
+	MadeUp    bool  // a client has made up the rule, and may make up any number of names
 
 	Units  int64         // leaky bucket: units leaked per Period; 0 for all others
 	Period time.Duration // leaky bucket: of its leak; otherwise the window as asked for
@@ -43,22 +45,30 @@ func (h *Hidden) hidden() *Rule { return &h.rule }
 // call where the type of the argument is known.
 func Of(rule interface{ hidden() *Rule }) *Rule { return rule.hidden() }
 
-// maxUnits bounds the units of all rules, see package limit.
-const maxUnits = 1 << 53
+// Bounds of the numbers and the name of a rule.
+const (
+	// MaxUnits is the largest limit, burst or number of units. Redis' Lua computes with doubles, which
+	// are exact for integers up to this one.
+	MaxUnits = 1 << 53
+	// MaxWindow bounds a window, and the time in which a token bucket fills.
+	MaxWindow = 100 * 365 * 24 * time.Hour
+	// MaxNameBytes bounds the name of a rule.
+	MaxNameBytes = 256
+)
 
-// LeakyBucket returns the rule of a leaky bucket that leaks units, at least 1, per period. Its
+// Bucket returns the rule of a token bucket that gets units, at least 1, per period. Its
 // hashes are set by package limit, as those of [Window] are.
-func LeakyBucket(name string, capacity, units int64, per time.Duration) Rule {
-	r := Rule{Name: name, Limit: capacity, Units: units, Period: per}
-	r.one, r.Full, r.Ticks = r.Cost(1), r.Cost(capacity), r.inTicks()
+func Bucket(name string, units int64, per time.Duration, burst int64) Rule {
+	r := Rule{Name: name, Algorithm: TokenBucket, Limit: burst, Units: units, Period: per}
+	r.one, r.Full, r.Ticks = r.Cost(1), r.Cost(burst), r.inTicks()
 	return r
 }
 
 // Window returns the rule of a window of so many buckets, of which so many are kept.
-func Window(name string, limit int64, window time.Duration, buckets, kept int) Rule {
+func Window(a Algorithm, name string, limit int64, window time.Duration, buckets, kept int) Rule {
 	step := time.Duration(buckets) * time.Microsecond
 	return Rule{
-		Name: name, Limit: limit, Period: window, Kept: kept, Width: (window + step - 1) / step * time.Microsecond,
+		Name: name, Algorithm: a, Buckets: buckets, Limit: limit, Period: window, Kept: kept, Width: (window + step - 1) / step * time.Microsecond,
 		Share: (limit + int64(buckets) - 1) / int64(buckets),
 	}
 }
@@ -206,10 +216,10 @@ func (r *Rule) Whole(s Span) int64 {
 	lo, carry := bits.Add64(lo, uint64(s.Rem), 0)
 	hi += carry
 	if hi >= uint64(r.Period) {
-		return maxUnits
+		return MaxUnits
 	}
 	q, _ := bits.Div64(hi, lo, uint64(r.Period))
-	return int64(min(q, maxUnits))
+	return int64(min(q, MaxUnits))
 }
 
 // WholeUp is Whole, rounded up.

@@ -14,12 +14,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // leakyBucket is a rule by pointer, as limiters have it.
 func leakyBucket(capacity, units int64, per time.Duration) *Rule {
-	r := LeakyBucket("f", capacity, units, per)
+	r := Bucket("f", units, per, capacity)
 	return &r
 }
 
 func window(limit int64, window time.Duration, buckets int) *Rule {
-	r := Window("w", limit, window, buckets, buckets)
+	r := Window(SlidingWindow, "w", limit, window, buckets, buckets)
 	return &r
 }
 
@@ -57,7 +57,7 @@ func TestCostIsExact(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range 5000 {
 		units, per := 1+rng.Int64N(1<<uint(1+rng.IntN(52))), time.Duration(1+rng.Int64N(1<<uint(1+rng.IntN(60))))
-		r := &Rule{Units: units, Period: per, Limit: maxUnits}
+		r := &Rule{Units: units, Period: per, Limit: MaxUnits}
 		n := rng.Int64N(1 << uint(1+rng.IntN(52)))
 		want := new(big.Rat).Mul(big.NewRat(n, 1), big.NewRat(int64(per), units))
 		got := r.Cost(n)
@@ -125,7 +125,7 @@ func TestTicks(t *testing.T) {
 			t.Errorf("%v: %+v, want %+v", r, got, c.want)
 		}
 	}
-	for _, r := range []*Rule{{}, window(5, time.Second, 10), leakyBucket(maxUnits, maxUnits, time.Second+1)} {
+	for _, r := range []*Rule{{}, window(5, time.Second, 10), leakyBucket(MaxUnits, MaxUnits, time.Second+1)} {
 		if got := r.Ticks; got != (Ticks{}) {
 			t.Errorf("%v: %+v", r, got)
 		}

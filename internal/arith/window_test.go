@@ -15,7 +15,7 @@ import (
 //
 // Fault 85: what is taken off is not more than one bucket's share before the last unit leaves.
 func TestGone(t *testing.T) {
-	const maxUnits = 1 << 53
+	const MaxUnits = 1 << 53
 	rng := rand.New(rand.NewPCG(1, 85))
 	some := func(most int64) int64 {
 		switch rng.IntN(4) {
@@ -28,9 +28,9 @@ func TestGone(t *testing.T) {
 	}
 	for range 5000 {
 		length := time.Duration(1e6 + some(100*365*24*int64(time.Hour)-1e6))
-		rule := limittest.WindowRule(t, some(maxUnits), length, 1+int(some(1000-1)))
+		rule := limittest.WindowRule(t, some(MaxUnits), length, 1+int(some(1000-1)))
 		r := arith.Of(rule)
-		units, last := some(maxUnits-1)+1, some(int64(r.Width))
+		units, last := some(MaxUnits-1)+1, some(int64(r.Width))
 		at := []int64{0, some(int64(r.Width)), last, max(last-1, 0), int64(r.Width) - 1}
 		if n := some(units); n > 0 {
 			at = append(at, r.GoneAt(units, n, last), max(r.GoneAt(units, n, last)-1, 0))

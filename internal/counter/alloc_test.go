@@ -27,7 +27,7 @@ func TestChecksOfWindowsDoNotAllocate(t *testing.T) {
 		none := func(what string, f func()) {
 			t.Helper()
 			if n := testing.AllocsPerRun(200, f); n > 0 {
-				t.Errorf("%v in %d buckets: %v allocations %s", r, r.Buckets(), n, what)
+				t.Errorf("%v in %d buckets: %v allocations %s", r, arith.Of(r).Buckets, n, what)
 			}
 		}
 		none("in a bucket", func() { c.allow(now, 1, r) })

@@ -59,7 +59,7 @@ func (s *shelf) heard(r *limit.Rule, now int64) *Counter {
 //
 // Fault 79: reservations of other nodes behind and between.
 func TestHandedBackByTwoNodes(t *testing.T) {
-	r := limit.Must(limit.Funnel("k", 20, 10, 10*time.Second))
+	r := limit.Must(limit.TokenBucket("k", 10, 10*time.Second, 20))
 	for seed := range uint64(3000) {
 		s, now := new(shelf), start.UnixNano()
 		var nodes [2]*wasteful
@@ -75,7 +75,7 @@ func TestHandedBackByTwoNodes(t *testing.T) {
 			now = m.now
 			s.exchange(m.c, r, now)
 		}
-		spared := limit.Must(limit.Funnel("k", 21, 10, 10*time.Second))
+		spared := limit.Must(limit.TokenBucket("k", 10, 10*time.Second, 21))
 		neverTooMuch(t, spared, slices.Concat(nodes[0].uses, nodes[1].uses))
 	}
 }
@@ -83,7 +83,7 @@ func TestHandedBackByTwoNodes(t *testing.T) {
 // What is in use comes back as far as it counts, however many have waited behind it and given up, and not at the
 // expense of those of another node.
 func TestCancelledBeforeOthers(t *testing.T) {
-	r, now := limit.Must(limit.Funnel("k", 100, 10, time.Second)), start.UnixNano()
+	r, now := limit.Must(limit.TokenBucket("k", 10, time.Second, 100)), start.UnixNano()
 	reserve := func(c *Counter, n int64) *Booking {
 		_, b, _ := c.Reserve(now, n, r, Terms{MaxDelay: int64(time.Minute)})
 		return b
@@ -123,7 +123,7 @@ func TestCancelledBeforeOthers(t *testing.T) {
 		t.Errorf("%d of 30 units behind them come back", back)
 	}
 	// Another node hands back what was before a reservation: its units leave earlier.
-	small := limit.Must(limit.Funnel("k", 20, 1, time.Second))
+	small := limit.Must(limit.TokenBucket("k", 1, time.Second, 20))
 	s = new(shelf)
 	a, b = s.heard(small, now), s.heard(small, now)
 	b.Take(now, 10, small)

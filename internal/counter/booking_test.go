@@ -21,12 +21,12 @@ type use struct {
 // no whole number of nanoseconds.
 func funnelsOfAllShapes() []*limit.Rule {
 	return []*limit.Rule{
-		limit.Must(limit.Funnel("one", 1, 1, time.Second)),
-		limit.Must(limit.Funnel("even", 100, 100, 10*time.Second)),
-		limit.Must(limit.Funnel("odd", 10, 7, 3*time.Second)),
-		limit.Must(limit.Funnel("odder", 41, 997, time.Second)),
-		limit.Must(limit.Funnel("fast", 3000, 10_000_000, time.Second)),
-		limit.Must(limit.Funnel("slow", 5, 3, 30*24*time.Hour)),
+		limit.Must(limit.TokenBucket("one", 1, time.Second, 1)),
+		limit.Must(limit.TokenBucket("even", 100, 10*time.Second, 100)),
+		limit.Must(limit.TokenBucket("odd", 7, 3*time.Second, 10)),
+		limit.Must(limit.TokenBucket("odder", 997, time.Second, 41)),
+		limit.Must(limit.TokenBucket("fast", 10_000_000, time.Second, 3000)),
+		limit.Must(limit.TokenBucket("slow", 3, 30*24*time.Hour, 5)),
 	}
 }
 
@@ -134,12 +134,12 @@ func TestGivenUpByAll(t *testing.T) {
 				full := c.leaky().View
 				var waiting []*Booking
 				for range rng.IntN(9) {
-					_, b, _ := c.Reserve(now, 1+rng.Int64N(r.Limit()), r, Terms{MaxDelay: int64(limit.MaxWindow)})
+					_, b, _ := c.Reserve(now, 1+rng.Int64N(r.Limit()), r, Terms{MaxDelay: int64(arith.MaxWindow)})
 					waiting = append(waiting, b)
 					now += rng.Int64N(arith.Of(r).Cost(1).NS/10 + 1)
 				}
 				before, n := c.leaky().View, 1+rng.Int64N(r.Limit())
-				_, last, _ := c.Reserve(now, n, r, Terms{MaxDelay: int64(limit.MaxWindow)})
+				_, last, _ := c.Reserve(now, n, r, Terms{MaxDelay: int64(arith.MaxWindow)})
 				if back, _, _ := c.Cancel(now, r, last); back != n || c.leaky().View != before {
 					t.Fatalf("seed %d, %v, shared %t: %d of %d units come back", seed, r, shared, back, n)
 				}

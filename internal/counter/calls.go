@@ -84,7 +84,7 @@ func (c *Counter) chargeableLocked(now int64, maxDebt time.Duration) int64 {
 	case c.counts == logs:
 		return c.state().Describe(r, now, 0, 1, true).Remaining
 	case f == nil:
-		return limit.MaxUnits
+		return arith.MaxUnits
 	}
 	at := arith.Span{NS: now}
 	level := r.Sub(f.View, at)

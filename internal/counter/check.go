@@ -49,7 +49,7 @@ func MakeUp(key string, rule *limit.Rule, group *Group, now int64) *Counter {
 
 // Matches reports whether c counts key under a rule of this name and algorithm.
 func (c *Counter) Matches(key string, rule *limit.Rule) bool {
-	if r := c.latestRule.Load(); r != rule && (arith.Of(r).Hash != arith.Of(rule).Hash || r.Algorithm() != rule.Algorithm() || r.Name() != rule.Name()) {
+	if r := c.latestRule.Load(); r != rule && (arith.Of(r).Hash != arith.Of(rule).Hash || arith.Of(r).Algorithm != arith.Of(rule).Algorithm || r.Name() != rule.Name()) {
 		return false
 	}
 	return c.hasKey(key)

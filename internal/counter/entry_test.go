@@ -10,7 +10,7 @@ import (
 // A counter that moves takes its lease along, with what that has admitted. A check that has
 // read the word of the old entry before cannot swap it any more: its unit would be lost.
 func TestMoveToTakesTheLeaseAlong(t *testing.T) {
-	for _, r := range []*limit.Rule{limit.Must(limit.Funnel("bucket", 10, 1, time.Hour)), windowRule(t, 10, time.Hour, 10)} {
+	for _, r := range []*limit.Rule{limit.Must(limit.TokenBucket("bucket", 1, time.Hour, 10)), windowRule(t, 10, time.Hour, 10)} {
 		now := start.UnixNano()
 		c := NewAlone("k", r, nil, now)
 		for range 3 {
@@ -41,7 +41,7 @@ func TestMoveToTakesTheLeaseAlong(t *testing.T) {
 
 // A counter that leaves its entry keeps what its lease has admitted, also if it gets no other.
 func TestMoveKeepsWhatALeaseAdmitted(t *testing.T) {
-	for _, r := range []*limit.Rule{limit.Must(limit.Funnel("bucket", 10, 1, time.Hour)), windowRule(t, 10, time.Hour, 10)} {
+	for _, r := range []*limit.Rule{limit.Must(limit.TokenBucket("bucket", 1, time.Hour, 10)), windowRule(t, 10, time.Hour, 10)} {
 		for name, enter := range map[string]func(*Counter){
 			"out of the entry": func(*Counter) {},
 			"to another":       func(c *Counter) { c.Enter(new(Entry), alonePrint) },

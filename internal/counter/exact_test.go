@@ -14,7 +14,7 @@ func (c *Counter) learn(t *testing.T, now, used int64, st report.State, change f
 	t.Helper()
 	r := c.Rule()
 	a := report.Answer{Rule: r, ServerNow: now + ahead, Sent: now - ms, State: st}
-	if used > 0 && r.Algorithm() == limit.AlgorithmFunnel {
+	if used > 0 && arith.Of(r).Algorithm == arith.TokenBucket {
 		a.Level = arith.Of(r).Cost(used)
 	} else if used > 0 {
 		width := int64(arith.Of(r).Width)
@@ -118,8 +118,8 @@ func TestLearnNothing(t *testing.T) {
 			"before Redis' clock was set back": func(k *Counter, _ *report.Answer) { k.part.SetOffset(ahead-5000*ms, 1000) },
 			"of another shape": func(_ *Counter, a *report.Answer) {
 				a.Rule = limit.Must(limit.SlidingWindow(r.Name(), 10, time.Hour))
-				if r.Algorithm() == limit.AlgorithmFunnel {
-					a.Rule = limit.Must(limit.Funnel(r.Name(), 10, 10, time.Hour))
+				if arith.Of(r).Algorithm == arith.TokenBucket {
+					a.Rule = limit.Must(limit.TokenBucket(r.Name(), 10, time.Hour, 10))
 				}
 			},
 		} {

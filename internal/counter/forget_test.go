@@ -69,7 +69,7 @@ func wantRetention(t *testing.T, c *Counter, now int64, want Retention) {
 // has read the lease before then finds another one, and goes to the counter.
 func TestDropRevokesTheLeaseFirst(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0).UnixNano()
-	c := NewAlone("k", limit.Must(limit.Funnel("f", 10, 1, time.Minute)), nil, now)
+	c := NewAlone("k", limit.Must(limit.TokenBucket("f", 1, time.Minute, 10)), nil, now)
 	if res, ok := c.Take(now, 1, c.Rule()); !ok || !res.Allowed {
 		t.Fatal(res, ok)
 	}

@@ -16,7 +16,7 @@ import (
 // ran empty: then the units of the outage are forgiven as Redis does it, and no others.
 func TestForgottenIsNotLost(t *testing.T) {
 	const second = int64(time.Second)
-	r := limit.Must(limit.Funnel("f", 10, 1, time.Second))
+	r := limit.Must(limit.TokenBucket("f", 1, time.Second, 10))
 	for name, c := range map[string]struct {
 		maxDebt     time.Duration
 		debt        int   // how many of the 20 units are admitted in an outage

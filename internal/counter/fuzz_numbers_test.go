@@ -26,9 +26,9 @@ var extremes = []int64{
 func FuzzNumbers(f *testing.F) {
 	for kind := range uint8(4) {
 		f.Add([]byte{0, 1, 2, 3, 40, 80, 6, 7, 8, 9, 250, 251}, int64(10), int64(3), int64(time.Second), kind, uint16(9))
-		f.Add([]byte{9, 0, 9, 200, 9, 255, 8, 3, 10, 7}, int64(1)<<53, int64(1)<<53, int64(limit.MaxWindow), kind, uint16(999))
+		f.Add([]byte{9, 0, 9, 200, 9, 255, 8, 3, 10, 7}, int64(1)<<53, int64(1)<<53, int64(arith.MaxWindow), kind, uint16(999))
 		f.Add([]byte{8, 9, 1, 2, 1, 255, 1, 254, 1, 200}, int64(1)<<53-1, int64(1), int64(time.Millisecond), kind, uint16(0))
-		f.Add([]byte{1, 0, 1, 9, 0, 0, 14, 0, 15, 0, 17, 0}, int64(1), int64(1), int64(limit.MaxWindow), kind, uint16(1))
+		f.Add([]byte{1, 0, 1, 9, 0, 0, 14, 0, 15, 0, 17, 0}, int64(1), int64(1), int64(arith.MaxWindow), kind, uint16(1))
 		f.Add([]byte{1, 0, 0, 9}, int64(0), int64(1), int64(1), kind, uint16(1))
 		f.Add([]byte{4, 1, 4, 9, 4, 77, 4, 130}, int64(7), int64(7), int64(3*time.Second), kind, uint16(3))
 	}
@@ -62,7 +62,7 @@ func anyQuota(capacity, some int64) (*limit.Rule, error) {
 func anyRule(kind uint8, capacity, units, per int64, buckets int) (r *limit.Rule) {
 	switch kind % 5 {
 	case 0:
-		r, _ = limit.Funnel("f", capacity, units, time.Duration(per))
+		r, _ = limit.TokenBucket("f", units, time.Duration(per), capacity)
 	case 1:
 		r, _ = limit.SlidingWindowBuckets("w", capacity, time.Duration(per), buckets)
 	case 2:

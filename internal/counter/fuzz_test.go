@@ -19,7 +19,7 @@ import (
 // Fault 44: units are conserved whatever the numbers and the clock.
 func FuzzCounter(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 250, 251, 252, 253, 254, 255}, int64(10), int64(3), int64(time.Second), uint8(0))
-	f.Add([]byte("the quick brown fox jumps over the lazy dog"), int64(limit.MaxUnits), int64(limit.MaxUnits), int64(time.Hour), uint8(1))
+	f.Add([]byte("the quick brown fox jumps over the lazy dog"), int64(arith.MaxUnits), int64(arith.MaxUnits), int64(time.Hour), uint8(1))
 	rng := rand.New(rand.NewPCG(9, 0))
 	for kind := range uint8(200) {
 		ops := make([]byte, 600)
@@ -33,7 +33,7 @@ func FuzzCounter(f *testing.F) {
 		var err error
 		switch kind % 4 {
 		case 0:
-			r, err = limit.Funnel("f", capacity, units, time.Duration(per))
+			r, err = limit.TokenBucket("f", units, time.Duration(per), capacity)
 		case 1:
 			r, err = limit.SlidingWindowBuckets("w", capacity, time.Duration(per), int(kind)%20+1)
 		case 2:
@@ -83,7 +83,7 @@ func play(t *testing.T, r *limit.Rule, ops []byte) {
 				continue
 			}
 			a := report.Answer{Rule: r, At: now, ServerNow: now + x, State: report.State{Gen: x % 3, Level: arith.Of(r).Cost(x % 100)}}
-			if r.Algorithm() != limit.AlgorithmFunnel {
+			if arith.Of(r).Algorithm != arith.TokenBucket {
 				a.Level = arith.Span{}
 				a.Buckets = []report.Bucket{{ID: (now + x) / int64(arith.Of(r).Width), Units: x}, {ID: x, Units: -x}, {ID: -x, Units: 1 << 62}}
 			}

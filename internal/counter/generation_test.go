@@ -15,7 +15,7 @@ type version struct{ gen, born, units int64 }
 // answer is what the authority says if it has a version.
 func (v version) answer(r *limit.Rule, now int64) report.Answer {
 	a := report.Answer{Rule: r, State: report.State{Gen: v.gen, Born: v.born, Level: arith.Of(r).Cost(v.units)}, At: now, ServerNow: now, Slack: 1}
-	if r.Algorithm() != limit.AlgorithmFunnel && v.units > 0 {
+	if arith.Of(r).Algorithm != arith.TokenBucket && v.units > 0 {
 		a.Buckets = []report.Bucket{{ID: now / int64(arith.Of(r).Width), Units: v.units}}
 	}
 	return a
@@ -23,7 +23,7 @@ func (v version) answer(r *limit.Rule, now int64) report.Answer {
 
 // unitsKnown returns how many units a report raises the authority to.
 func unitsKnown(rep *report.Report, r *limit.Rule) (n int64) {
-	if r.Algorithm() == limit.AlgorithmFunnel {
+	if arith.Of(r).Algorithm == arith.TokenBucket {
 		return arith.Of(r).Whole(rep.Known.Level)
 	}
 	for _, b := range rep.Known.Buckets {
@@ -38,7 +38,7 @@ func unitsKnown(rep *report.Report, r *limit.Rule) (n int64) {
 // Fault 74: what a reset has cleared does not come back by way of an answer.
 func TestAnswerOfAnotherGeneration(t *testing.T) {
 	for _, r := range []*limit.Rule{
-		limit.Must(limit.Funnel("f", 100, 100, time.Hour)), limit.Must(limit.SlidingWindow("w", 100, time.Hour)),
+		limit.Must(limit.TokenBucket("f", 100, time.Hour, 100)), limit.Must(limit.SlidingWindow("w", 100, time.Hour)),
 	} {
 		for name, c := range map[string]struct {
 			known, answered, want version
@@ -97,7 +97,7 @@ func TestResetAfterTheClockWasPutRight(t *testing.T) {
 // Fault 74: what a Set has replaced does not come on top of it.
 func TestFlightFromBeforeASet(t *testing.T) {
 	for _, r := range []*limit.Rule{
-		limit.Must(limit.Funnel("f", 100, 100, time.Hour)), limit.Must(limit.SlidingWindow("w", 100, time.Hour)),
+		limit.Must(limit.TokenBucket("f", 100, time.Hour, 100)), limit.Must(limit.SlidingWindow("w", 100, time.Hour)),
 	} {
 		link, now := newTestLink(), int64(1e18)
 		link.Part(1).SetOffset(0, 1)

@@ -52,7 +52,7 @@ func TestHistoryIsDropped(t *testing.T) {
 	rules := append(funnelsOfAllShapes(), windowRule(t, 10, time.Second, 10), limit.Must(limit.SlidingLog("log", 10, time.Second)))
 	for _, r := range rules {
 		for _, multiplier := range []int64{0, 1, MultiplierOpen, 3} { // 0: not shared
-			if multiplier == 0 || r.Algorithm() != limit.AlgorithmSlidingLog {
+			if multiplier == 0 || arith.Of(r).Algorithm != arith.SlidingLog {
 				historyIsDropped(t, r, multiplier)
 			}
 		}
@@ -123,7 +123,7 @@ func bookingIsKept(t *testing.T, r *limit.Rule, shared bool, seed uint64) {
 	t.Helper()
 	rng, now, h := rand.New(rand.NewPCG(seed, 81)), int64(1e17), int64(arith.Of(r).Horizon())
 	c, _ := newAnswered(t, r, shared, now)
-	ahead := r.Algorithm() == limit.AlgorithmFunnel
+	ahead := arith.Of(r).Algorithm == arith.TokenBucket
 	if n := rng.Int64N(r.Limit() + 1); ahead {
 		c.Take(now, n, r)
 	}
@@ -220,7 +220,7 @@ func TestBookingsFromBeforeAReset(t *testing.T) {
 	for _, r := range []*limit.Rule{funnelRule(t, 10, 10, 10*time.Second), windowRule(t, 10, 10*time.Second, 10), limit.Must(limit.SlidingLog("log", 10, 10*time.Second))} {
 		for _, again := range []bool{false, true} {
 			for _, shared := range []bool{false, true} {
-				if shared && r.Algorithm() == limit.AlgorithmSlidingLog {
+				if shared && arith.Of(r).Algorithm == arith.SlidingLog {
 					continue
 				}
 				now := int64(1e17)

@@ -119,8 +119,8 @@ func align(t *testing.T, a, b *Counter, now int64) {
 
 // changed returns another rule of the name and algorithm of r.
 func changed(r *limit.Rule) *limit.Rule {
-	if r.Algorithm() == limit.AlgorithmFunnel {
-		return limit.Must(limit.Funnel(r.Name(), r.Limit()*2, 3, 2*time.Millisecond))
+	if arith.Of(r).Algorithm == arith.TokenBucket {
+		return limit.Must(limit.TokenBucket(r.Name(), 3, 2*time.Millisecond, r.Limit()*2))
 	}
 	return limit.Must(limit.SlidingWindowBuckets(r.Name(), r.Limit()*2, 2*r.Period(), 7))
 }
@@ -154,7 +154,7 @@ func (s *same) apply(event int, now, x int64, flip bool, r *limit.Rule) {
 			s.late = s.late[1:]
 			off, _ := c.part.clock()
 			a := report.Answer{Rule: rep.Rule, At: now, ServerNow: now + off, State: report.State{Level: arith.Span{NS: x * 1e6}}}
-			if r.Algorithm() != limit.AlgorithmFunnel {
+			if arith.Of(r).Algorithm != arith.TokenBucket {
 				a.Buckets = []report.Bucket{{ID: (now+off)/int64(arith.Of(r).Width) - x%12, Units: x % r.Limit()}}
 			}
 			c.Settle(now, a)
@@ -225,7 +225,7 @@ func refusalEnds(t *testing.T, r *limit.Rule, link *Link, most time.Duration) {
 	retry, _ := c.peek(now, 1, r)
 	end := now + int64(min(retry.RetryAfter, most)) // as the README says
 	early := end - 1
-	if r.Algorithm() != limit.AlgorithmFunnel {
+	if arith.Of(r).Algorithm != arith.TokenBucket {
 		early = now + 1 // the next bucket may make room, and does not here
 	}
 	for at, want := range map[int64]Verdict{now: Refused, early: Refused, end: Unanswered} {
@@ -283,9 +283,9 @@ func TestLeasesAreShared(t *testing.T) {
 	}
 	var other *limit.Rule
 	for i := int64(6); other == nil; i++ {
-		if o := limit.Must(limit.Funnel("other", i, 3, time.Second)); arith.Of(o).Hash%leaseCells == arith.Of(r).Hash%leaseCells {
+		if o := limit.Must(limit.TokenBucket("other", 3, time.Second, i)); arith.Of(o).Hash%leaseCells == arith.Of(r).Hash%leaseCells {
 			other = o
-		} else if o = limit.Must(limit.Funnel(fmt.Sprint(i), 5, 3, time.Second)); arith.Of(o).Hash%leaseCells == arith.Of(r).Hash%leaseCells {
+		} else if o = limit.Must(limit.TokenBucket(fmt.Sprint(i), 3, time.Second, 5)); arith.Of(o).Hash%leaseCells == arith.Of(r).Hash%leaseCells {
 			other = o
 		}
 	}

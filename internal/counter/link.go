@@ -168,7 +168,7 @@ func NewLink(pace Pace, shards int, shardOf func(key string) int) *Link {
 	for i := range l.parts {
 		l.parts[i].link, l.parts[i].shard, l.parts[i].epoch = l, i, new(epoch)
 		l.parts[i].slack.Store(unknown)
-		l.parts[i].hearing.Store(Deaf)
+		l.parts[i].hearing.Store(NeverHears)
 	}
 	l.Part(-1).shard = -1
 	l.SetMode(1, false)

@@ -81,4 +81,4 @@ func numbers(w *algorithm.Window, name string) (list []int64) {
 }
 
 // fast is a leaky bucket that admits all that a test asks for.
-var fast = limit.Must(limit.Funnel("fast", 1_000_000, 1_000_000, time.Second))
+var fast = limit.Must(limit.TokenBucket("fast", 1_000_000, time.Second, 1_000_000))

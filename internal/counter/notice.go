@@ -88,8 +88,8 @@ func (l *Link) SetNotices(keys int, name func(shard int, rule *limit.Rule, key r
 	l.notices.byID = map[report.NoticeID]receivedNotice{}
 }
 
-// Deaf, as the time since when notices arrive, says that they do not.
-const Deaf = math.MaxInt64
+// NeverHears, as the time since when notices arrive, says that they do not.
+const NeverHears = math.MaxInt64
 
 // SetHearing sets since when, in ns of our clock, no notice about a key of the shard was missed. Keys
 // that refuse ask less often if their view is of a later time, see [RefusedLag]. A notice that an

@@ -52,7 +52,7 @@ func smallRules(t *testing.T) []*limit.Rule {
 func (c *Counter) answered(now, used int64, change func(*report.Answer)) Outcome {
 	r := c.Rule()
 	a := report.Answer{Rule: r, At: now, ServerNow: now + ahead, Sent: now - ms, State: report.State{Born: (now + ahead) / 1000}, Slack: ms}
-	if used > 0 && r.Algorithm() == limit.AlgorithmFunnel {
+	if used > 0 && arith.Of(r).Algorithm == arith.TokenBucket {
 		a.Level = arith.Of(r).Cost(used)
 	} else if used > 0 {
 		width := int64(arith.Of(r).Width)

@@ -18,7 +18,7 @@ func TestRefusedLag(t *testing.T) {
 		want    int64
 	}{
 		"used up":          {10, func(*Link, *Counter) {}, RefusedLag},
-		"deaf":             {10, func(l *Link, _ *Counter) { l.setHearing(Deaf) }, 500 * ms},
+		"no notices":       {10, func(l *Link, _ *Counter) { l.setHearing(NeverHears) }, 500 * ms},
 		"missed before":    {10, func(l *Link, _ *Counter) { l.setHearing(noon) }, RefusedLag},
 		"missed since":     {10, func(l *Link, _ *Counter) { l.setHearing(noon + 1) }, 500 * ms},
 		"another question": {10, func(_ *Link, c *Counter) { c.Touch(noon+2*ms, r) }, 500 * ms},
@@ -62,9 +62,9 @@ func TestRefusedLag(t *testing.T) {
 
 // A lease that refuses for long, because a notice would say that there is room, ends when notices do not
 // arrive any more, and when one may have been missed.
-func TestDeafLeasesEnd(t *testing.T) {
+func TestLeasesEndWithoutNotices(t *testing.T) {
 	r := windowRule(t, 10, time.Minute, 10)
-	for name, since := range map[string]int64{"deaf": Deaf, "a notice may have been missed": noon + 2000*ms} {
+	for name, since := range map[string]int64{"no notices": NeverHears, "a notice may have been missed": noon + 2000*ms} {
 		link := hearing(t)
 		e, c := grantedTo(t, r, link)
 		c.answeredAgain(t, noon+ms, 10)

@@ -207,7 +207,7 @@ func TestLossAfterTheClockWasSetBack(t *testing.T) {
 // is.
 func TestNoLossAfterASlowAnswer(t *testing.T) {
 	const late = 100 * time.Millisecond
-	r := limit.Must(limit.Funnel("r", 100, 1, time.Second))
+	r := limit.Must(limit.TokenBucket("r", 1, time.Second, 100))
 	for _, lost := range []bool{false, true} {
 		link := newTestLink()
 		now := int64(1e18)
@@ -242,7 +242,7 @@ func TestNoLossAfterASlowAnswer(t *testing.T) {
 // had stood still. What is known from before that moves; they do not.
 func TestBookedUnitsAfterTheClockStoodStill(t *testing.T) {
 	link := newTestLink()
-	r := limit.Must(limit.Funnel("r", 1000, 10, time.Second))
+	r := limit.Must(limit.TokenBucket("r", 10, time.Second, 1000))
 	now := int64(1e18)
 	c := NewAlone("k", r, link, now)
 	link.Part(1).SetOffset(0, 0)
@@ -294,7 +294,7 @@ func TestSetBeforeTheClockIsKnown(t *testing.T) {
 // reported since; one that gave it up before would forget a reset.
 func TestGenerationIsOutgrownByTheAuthoritysClock(t *testing.T) {
 	for _, r := range []*limit.Rule{
-		limit.Must(limit.Funnel("f", 10, 1, time.Second)), limit.Must(limit.FixedWindow("x", 10, 10*time.Second)),
+		limit.Must(limit.TokenBucket("f", 1, time.Second, 10)), limit.Must(limit.FixedWindow("x", 10, 10*time.Second)),
 	} {
 		for _, test := range []struct{ ours, theirs time.Duration }{
 			{11 * time.Second, 11 * time.Second}, {9 * time.Second, 11 * time.Second}, {11 * time.Second, 9 * time.Second},
@@ -348,7 +348,7 @@ func TestSettledCountersAreSmall(t *testing.T) {
 // go on from there: to know it as empty just now would make the next answer look like a
 // loss, and restore what was not lost.
 func TestLateUnitsAfterAnEmptyAnswer(t *testing.T) {
-	r := limit.Must(limit.Funnel("f", 10, 1, time.Second))
+	r := limit.Must(limit.TokenBucket("f", 1, time.Second, 10))
 	link, now, second := newTestLink(), int64(1e12), int64(time.Second)
 	c := NewAlone("k", r, link, now)
 	c.allow(now, 1, r)

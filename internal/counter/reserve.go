@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/algorithm"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -62,7 +63,7 @@ func (c *Counter) reserveLocked(now, n int64, terms Terms) (res limit.Result, bo
 		c.bookLocked(now, n)
 		return c.describeLocked(now, n, true), true
 	case !ahead, modeMultiplier(c.mode()) < 0, n > c.rule().Limit,
-		int64(res.RetryAfter) > min(terms.MaxDelay, int64(limit.MaxWindow)):
+		int64(res.RetryAfter) > min(terms.MaxDelay, int64(arith.MaxWindow)):
 		return res, false // only a leaky bucket can be booked ahead
 	}
 	c.bookLocked(now, n)

@@ -42,7 +42,7 @@ func newCounter(rule *limit.Rule, now int64, clock algorithm.Clock) (c *Counter)
 		w := new(windowCounter)
 		w.window.Begin(arith.Of(rule), now, clock)
 		c, w.counts = &w.Counter, windows
-	case rule.Algorithm() == limit.AlgorithmSlidingLog:
+	case arith.Of(rule).Algorithm == arith.SlidingLog:
 		l := new(logCounter)
 		c, l.counts = &l.Counter, logs
 	default:
@@ -188,7 +188,7 @@ func (c *Counter) ceilingLocked(now int64, maxDebt time.Duration) arith.Span {
 
 // mostDebt is the longest time in which a debt may leak. Redis counts time up to a bound. It would
 // book units that leak after the bound, but not count them.
-var mostDebt = arith.Span{NS: int64(limit.MaxWindow)}
+var mostDebt = arith.Span{NS: int64(arith.MaxWindow)}
 
 // indebtLocked records n units that were admitted as debt, if there is an outage.
 func (c *Counter) indebtLocked(n int64) {

@@ -60,7 +60,7 @@ func total(list []Asked, checks []limit.Check) {
 		a.again = i > 0 && list[i-1].Counter == a.Counter
 		for _, b := range list {
 			if q := &checks[b.Check]; b.Counter == a.Counter && (dry || !q.Rule.IsDryRun()) {
-				a.total = min(a.total+min(q.Units(), algorithm.MaxUnits), algorithm.MaxUnits)
+				a.total = min(a.total+min(cmp.Or(q.N, 1), algorithm.MaxUnits), algorithm.MaxUnits)
 			}
 		}
 	}
@@ -87,9 +87,9 @@ func decideTogether(list []Asked, checks []limit.Check, now int64, out []limit.R
 		a := &list[i]
 		q, res := &checks[a.Check], &out[a.Check]
 		if at := a.Counter.enterLocked(now, q.Rule); all && !res.WouldRefuse {
-			a.Counter.bookLocked(at, q.Units())
+			a.Counter.bookLocked(at, cmp.Or(q.N, 1))
 			src := res.Source
-			*res = a.Counter.describeLocked(at, q.Units(), true)
+			*res = a.Counter.describeLocked(at, cmp.Or(q.N, 1), true)
 			res.Source = src
 		} else if res.Allowed && !res.WouldRefuse {
 			*res = a.Counter.answerLocked(at, a.total, true)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/limittest"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -57,7 +58,7 @@ func TestWindowHoldsItsLimit(t *testing.T) {
 				load = limittest.HeavyTailed(rng, r, start.UnixNano()+rng.Int64N(1e10), 400)
 			}
 			if log := offer(r, load); log.Most > limittest.Bound(r) {
-				t.Errorf("%v in %d buckets, seed %d: %d units in one window, at most %d are promised", r, r.Buckets(), seed, log.Most, limittest.Bound(r))
+				t.Errorf("%v in %d buckets, seed %d: %d units in one window, at most %d are promised", r, arith.Of(r).Buckets, seed, log.Most, limittest.Bound(r))
 			}
 		}
 	}
@@ -71,7 +72,7 @@ func TestWindowAdmitsAsMuchAsALog(t *testing.T) {
 	rules := append(windowRules(t, []int64{10, 11, 13, 25, 50, 100, 1000}, []int64{1, 2, 5, 7, 10, 15}),
 		windowRules(t, []int64{10, 17, 100}, []int64{3, 60, 1000})...)
 	for _, r := range rules {
-		rng := rand.New(rand.NewPCG(uint64(r.Limit()), uint64(r.Buckets())))
+		rng := rand.New(rand.NewPCG(uint64(r.Limit()), uint64(arith.Of(r).Buckets)))
 		begin := func() int64 { return start.UnixNano() + rng.Int64N(1e10) }
 		loads := map[string][]limittest.Ask{}
 		for _, times := range []float64{1.05, 1.1, 1.2, 1.5, 2, 3, 10} {
@@ -91,7 +92,7 @@ func TestWindowAdmitsAsMuchAsALog(t *testing.T) {
 			log := offer(r, load)
 			if log.Total*100 < exact.Total*97 || log.Most > limittest.Bound(r) {
 				t.Errorf("%v in %d buckets, %s: %d units admitted, an exact log admits %d; %d in one window",
-					r, r.Buckets(), what, log.Total, exact.Total, log.Most)
+					r, arith.Of(r).Buckets, what, log.Total, exact.Total, log.Most)
 			}
 		}
 	}

@@ -40,6 +40,7 @@ type Figures struct {
 	Invalid         uint64   // checks with a negative n or a rule that cannot be used, and those of CountInvalid; all denied, and not in Denied
 	Exempt          uint64   // checks that were not made because nothing limits the caller, see CountExempt; in none of the above
 	Conflicts       uint64   // how often a rule was used after another rule of its name that counts differently
+	Rebuilt         uint64   // how often a rule was used after another one that is equal
 	AdmittedUnits   int64    // those of a Wait or Reserve from when they are reserved on, see CancelledUnits
 	BookedUnits     int64    // admitted units that Redis has booked: after a report, or when it decided (see TakeExact)
 	ExpiredUnits    int64    // admitted units that had expired when Redis could be reached
@@ -71,7 +72,7 @@ type Figures struct {
 	// ChargedUnits are admitted units that were counted by Charge, without a decision. They include
 	// those that were forgiven at once.
 	ChargedUnits int64
-	// ExactAsked is how many calls of TakeExact and TakeAllExact have asked Redis, and ExactFailed how
+	// ExactAsked is how many calls of TakeExact have asked Redis, and ExactFailed how
 	// many of them have returned an error.
 	ExactAsked, ExactFailed uint64
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/escape"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -17,7 +18,7 @@ import (
 type Name struct {
 	Text      string // as it is in Redis
 	Shard     int
-	Algorithm limit.Algorithm
+	Algorithm arith.Algorithm
 	Rule      string
 	// Key is what the caller of the limiter gave, or its SHA-256 in hexadecimal digits if
 	// that is longer than [redisstore.MaxKeyBytes]: then Hashed is set.
@@ -40,7 +41,7 @@ func Parse(k redisstore.Keyspace, text string) (n Name, ok bool) {
 	if !ours || len(rest) < 2 {
 		return n, false
 	}
-	n = Name{Text: text, Algorithm: limit.Algorithm(max(strings.IndexByte(redisstore.Letters, rest[0]), 0))}
+	n = Name{Text: text, Algorithm: arith.Algorithm(max(strings.IndexByte(redisstore.Letters, rest[0]), 0))}
 	length, rest, _ := strings.Cut(rest[2:], ":")
 	size, err := strconv.ParseUint(length, 10, 16)
 	if err != nil || uint64(len(rest)) < size+3 {
@@ -62,7 +63,7 @@ func Parse(k redisstore.Keyspace, text string) (n Name, ok bool) {
 
 // Of reports whether the counter is one of a rule: of its name and algorithm.
 func (n Name) Of(rule *limit.Rule) bool {
-	return rule.Valid() && n.Rule == rule.Name() && n.Algorithm == rule.Algorithm()
+	return rule.Valid() && n.Rule == rule.Name() && n.Algorithm == arith.Of(rule).Algorithm
 }
 
 // String returns the key and the name of its rule for one line of text: of both the first 64 bytes.
@@ -74,15 +75,15 @@ func (n Name) AnyRule() *limit.Rule {
 	const some = 1000
 	var rule *limit.Rule
 	switch n.Algorithm {
-	case limit.AlgorithmFunnel:
-		rule, _ = limit.Funnel(n.Rule, some, some, time.Hour)
-	case limit.AlgorithmSlidingWindow:
+	case arith.TokenBucket:
+		rule, _ = limit.TokenBucket(n.Rule, some, time.Hour, some)
+	case arith.SlidingWindow:
 		rule, _ = limit.SlidingWindow(n.Rule, some, time.Hour)
-	case limit.AlgorithmFixedWindow:
+	case arith.FixedWindow:
 		rule, _ = limit.FixedWindow(n.Rule, some, time.Hour)
-	case limit.AlgorithmCalendar:
+	case arith.CalendarQuota:
 		rule, _ = limit.Quota(n.Rule, some, limit.Calendar{Unit: limit.Day})
-	case limit.AlgorithmSlidingLog:
+	case arith.SlidingLog:
 		rule, _ = limit.SlidingLog(n.Rule, some, time.Hour)
 	}
 	return rule

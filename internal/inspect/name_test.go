@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -14,12 +15,12 @@ func oneOfEach(t testing.TB, name string) []*limit.Rule {
 	t.Helper()
 	var list []*limit.Rule
 	for i, letter := range redisstore.Letters {
-		a := limit.Algorithm(i)
+		a := arith.Algorithm(i)
 		if letter == '?' {
 			continue
 		}
 		rule := Name{Rule: name, Algorithm: a}.AnyRule()
-		if rule == nil || rule.Name() != name || rule.Algorithm() != a {
+		if rule == nil || rule.Name() != name || arith.Of(rule).Algorithm != a {
 			t.Fatalf("%v of %q: %v", a, name, rule)
 		}
 		list = append(list, rule)
@@ -39,7 +40,7 @@ func space(t testing.TB, prefix string, shards int) redisstore.Keyspace {
 // What a name is made of is found in it again, whatever is in there.
 func TestNameIsTakenApart(t *testing.T) {
 	for _, keys := range []redisstore.Keyspace{space(t, "hl", 1), space(t, "hl", 64), space(t, "a:1:b", 1024), space(t, `*?[x]\^`, 7)} {
-		for _, name := range []string{"api", ":", "}:f:3:", "a:k:b", ":h:", strings.Repeat("n", limit.MaxNameBytes), "\x00\xff"} {
+		for _, name := range []string{"api", ":", "}:f:3:", "a:k:b", ":h:", strings.Repeat("n", arith.MaxNameBytes), "\x00\xff"} {
 			for _, rule := range oneOfEach(t, name) {
 				for _, key := range []string{"", "user", "{a}:b", ":k:", "\xff\x00", strings.Repeat("x", redisstore.MaxKeyBytes), strings.Repeat("y", redisstore.MaxKeyBytes+1)} {
 					text := keys.CounterKey(rule, key)
@@ -77,7 +78,7 @@ func TestNameOfSomethingElse(t *testing.T) {
 	if _, ok := Parse(keys, wrong); ok {
 		t.Errorf("%q is in the wrong shard", wrong)
 	}
-	if rule := (Name{Rule: "", Algorithm: limit.AlgorithmFunnel}).AnyRule(); rule != nil {
+	if rule := (Name{Rule: "", Algorithm: arith.TokenBucket}).AnyRule(); rule != nil {
 		t.Errorf("a rule without a name: %v", rule)
 	}
 }

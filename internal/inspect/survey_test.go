@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -160,7 +161,7 @@ func TestUsedIsTheRest(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := used
-			if rule.Algorithm() == limit.AlgorithmSlidingLog {
+			if arith.Of(rule).Algorithm == arith.SlidingLog {
 				want = min(used, rule.Limit())
 			}
 			seen := s.Peek(ctx, []Look{{name, rule}})[0]
@@ -175,7 +176,7 @@ func TestUsedIsTheRest(t *testing.T) {
 			if seen.Err != nil || seen.Used+seen.Result.Remaining != 1000 {
 				t.Fatalf("%v: %+v", looks[i].Rule, seen)
 			}
-			if looks[i].Rule.Algorithm() == limit.AlgorithmSlidingWindow && seen.Used > 0 && seen.Used < 700 {
+			if arith.Of(looks[i].Rule).Algorithm == arith.SlidingWindow && seen.Used > 0 && seen.Used < 700 {
 				partly++
 			}
 		}

@@ -16,7 +16,7 @@ func Gone(r *limit.Rule, units, last, passed int64) int64 {
 	if r.Limit() == 0 || units < 2 {
 		return 0
 	}
-	strict, apart := 0, whole(int64(arith.Of(r).Width)*int64(r.Buckets()))
+	strict, apart := 0, whole(int64(arith.Of(r).Width)*int64(arith.Of(r).Buckets))
 	apart.Quo(apart, whole(r.Limit()))
 	if even := new(big.Rat).Quo(whole(last), whole(units-1)); even.Cmp(apart) <= 0 {
 		strict, apart = 1, even // the first came after the beginning
@@ -34,7 +34,7 @@ func Gone(r *limit.Rule, units, last, passed int64) int64 {
 			early = middle + 1
 		}
 	}
-	share := new(big.Rat).Quo(whole(r.Limit()), whole(int64(r.Buckets())))
+	share := new(big.Rat).Quo(whole(r.Limit()), whole(int64(arith.Of(r).Buckets)))
 	most := new(big.Int).Quo(share.Num(), share.Denom()).Int64()
 	if !share.IsInt() {
 		most++

@@ -32,13 +32,13 @@ func Cases(all, few int) int {
 
 // Slow returns a leaky bucket that leaks next to nothing while a test runs.
 func Slow(capacity int64) *limit.Rule {
-	return limit.Must(limit.Funnel("slow", capacity, 1, 30*time.Hour/time.Duration(max(capacity, 1))))
+	return limit.Must(limit.TokenBucket("slow", 1, 30*time.Hour/time.Duration(max(capacity, 1)), capacity))
 }
 
 // FunnelRule returns a leaky bucket with the name test.
 func FunnelRule(tb testing.TB, capacity, units int64, per time.Duration) *limit.Rule {
 	tb.Helper()
-	r, err := limit.Funnel("test", capacity, units, per)
+	r, err := limit.TokenBucket("test", units, per, capacity)
 	if err != nil {
 		tb.Fatal(err)
 	}

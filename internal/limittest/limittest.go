@@ -14,12 +14,12 @@ import (
 type Ask struct{ At, N int64 }
 
 // Window returns the length of the window that a rule counts, in ns: that of its buckets.
-func Window(r *limit.Rule) int64 { return int64(arith.Of(r).Width) * int64(r.Buckets()) }
+func Window(r *limit.Rule) int64 { return int64(arith.Of(r).Width) * int64(arith.Of(r).Buckets) }
 
 // Bound returns the most units that any true window may hold: the limit, and one
 // bucket's share of it, rounded up.
 func Bound(r *limit.Rule) int64 {
-	b := int64(r.Buckets())
+	b := int64(arith.Of(r).Buckets)
 	return r.Limit() + (r.Limit()+b-1)/b
 }
 

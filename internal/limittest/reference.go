@@ -25,7 +25,7 @@ func rat(n int64) *big.Rat { return new(big.Rat).SetInt64(n) }
 
 // leaked returns what is in a leaky bucket at now.
 func (m *Reference) leaked(now int64) *big.Rat {
-	out := new(big.Rat).SetFrac(new(big.Int).Mul(big.NewInt(now-m.at), big.NewInt(m.rule.Units())), big.NewInt(int64(m.rule.Period())))
+	out := new(big.Rat).SetFrac(new(big.Int).Mul(big.NewInt(now-m.at), big.NewInt(arith.Of(m.rule).Units)), big.NewInt(int64(m.rule.Period())))
 	if out.Sub(m.level, out); out.Sign() < 0 {
 		return new(big.Rat)
 	}
@@ -34,11 +34,11 @@ func (m *Reference) leaked(now int64) *big.Rat {
 
 // Room returns the whole units that are left at now, negative for a debt.
 func (m *Reference) Room(now int64) int64 {
-	switch m.rule.Algorithm() {
-	case limit.AlgorithmFunnel:
+	switch arith.Of(m.rule).Algorithm {
+	case arith.TokenBucket:
 		left := new(big.Rat).Sub(rat(m.rule.Limit()), m.leaked(now))
 		return new(big.Int).Div(left.Num(), left.Denom()).Int64()
-	case limit.AlgorithmSlidingLog:
+	case arith.SlidingLog:
 		return m.rule.Limit() - m.logged(now)
 	}
 	return m.rule.Limit() - m.used(now)
@@ -72,10 +72,10 @@ func (m *Reference) Fits(now, n int64) bool { return n == 0 || n <= m.Room(now) 
 
 // Add counts n units, whether or not they fit.
 func (m *Reference) Add(now, n int64) {
-	switch m.rule.Algorithm() {
-	case limit.AlgorithmFunnel:
+	switch arith.Of(m.rule).Algorithm {
+	case arith.TokenBucket:
 		m.level, m.at = rat(n).Add(m.leaked(now), rat(n)), now
-	case limit.AlgorithmSlidingLog:
+	case arith.SlidingLog:
 		m.log = append(m.log, Ask{now, n})
 	default:
 		if id := arith.Of(m.rule).Index(now); n > 0 {
@@ -96,8 +96,8 @@ func (m *Reference) Take(now, n int64) bool {
 
 // Refund takes up to n units back, the newest first, and returns how many less count.
 func (m *Reference) Refund(now, n int64) (back int64) {
-	switch m.rule.Algorithm() {
-	case limit.AlgorithmFunnel:
+	switch arith.Of(m.rule).Algorithm {
+	case arith.TokenBucket:
 		level := m.leaked(now)
 		up := new(big.Int).Add(level.Num(), new(big.Int).Sub(level.Denom(), big.NewInt(1)))
 		back = min(n, up.Div(up, level.Denom()).Int64())
@@ -106,7 +106,7 @@ func (m *Reference) Refund(now, n int64) (back int64) {
 			m.level = new(big.Rat)
 		}
 		return back
-	case limit.AlgorithmSlidingLog:
+	case arith.SlidingLog:
 		back = min(n, m.logged(now))
 		for left, i := back, len(m.log)-1; left > 0; i-- {
 			some := min(left, m.log[i].N)

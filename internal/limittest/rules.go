@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -19,10 +20,16 @@ func Built(tb testing.TB) func(*limit.Rule, error) *limit.Rule {
 	}
 }
 
+// CalendarOf returns the calendar of a quota.
+func CalendarOf(r *limit.Rule) limit.Calendar {
+	c := arith.Of(r).Calendar
+	return limit.Calendar{Unit: limit.Unit(c.Unit), Zone: c.Zone, First: c.First}
+}
+
 // Funnel returns a leaky bucket with the name f.
 func Funnel(tb testing.TB, capacity, units int64, per time.Duration) *limit.Rule {
 	tb.Helper()
-	return Built(tb)(limit.Funnel("f", capacity, units, per))
+	return Built(tb)(limit.TokenBucket("f", units, per, capacity))
 }
 
 // Sliding returns a sliding window with the name s.

@@ -142,12 +142,12 @@ func TestMutedAnnouncements(t *testing.T) {
 		t.Error("announced although it cannot be told")
 	}
 	c.noteChannel(redisstore.Beat{Channel: c.notices.channel, EchoErr: denied})
-	if c.deaf != "noperm" {
-		t.Errorf("deaf: %q", c.deaf)
+	if c.noticesDown != "noperm" {
+		t.Errorf("notices down: %q", c.noticesDown)
 	}
 	c.noteChannel(redisstore.Beat{Channel: c.notices.channel})
-	if c.deaf != "" {
-		t.Errorf("deaf: %q", c.deaf)
+	if c.noticesDown != "" {
+		t.Errorf("notices down: %q", c.noticesDown)
 	}
 	if c.announce(c.used("c", 10)); len(c.notices.announced) != 1 {
 		t.Error("not announced although it can be told")
@@ -159,12 +159,12 @@ func TestMutedAnnouncements(t *testing.T) {
 }
 
 // A subscription whose echo is not heard twice in a row is made anew, and after some heartbeats
-// the node says that it is deaf. The first echo that is heard ends that.
+// the node says that notices are down. The first echo that is heard ends that.
 func TestEchoes(t *testing.T) {
 	c := awake(t, 1, 2)
 	beat := redisstore.Beat{Channel: c.notices.channel}
 	listens := 0
-	for range deafAfter + echoesMissed + 2 {
+	for range noticesDownAfter + echoesMissed + 2 {
 		c.notices.beatsWith()
 		c.now += c.cfg.HeartbeatInterval
 		c.out = nil
@@ -175,20 +175,20 @@ func TestEchoes(t *testing.T) {
 			}
 		}
 	}
-	if listens != 1 || c.notices.receives() || c.deaf == "" {
-		t.Errorf("subscribed %d times, hears: %v, deaf: %q", listens, c.notices.receives(), c.deaf)
+	if listens != 1 || c.notices.receives() || c.noticesDown == "" {
+		t.Errorf("subscribed %d times, hears: %v, notices down: %q", listens, c.notices.receives(), c.noticesDown)
 	}
 	c.Step(c.now, c.local, Received{Confirmed: true, Echo: c.notices.echo})
-	if !c.notices.receives() || c.deaf != "" {
-		t.Errorf("deaf: %q", c.deaf)
+	if !c.notices.receives() || c.noticesDown != "" {
+		t.Errorf("notices down: %q", c.noticesDown)
 	}
 }
 
-// A node of a Cluster says that it is deaf while any key could have notices, whatever master is away. While
+// A node of a Cluster says that notices are down while any key could have notices, whatever master is away. While
 // no key could it says nothing: the node is cut off.
 //
 // Fault 108: masters are away, and the subscription does not work.
-func TestDeafInACluster(t *testing.T) {
+func TestNoticesDownInACluster(t *testing.T) {
 	for away, want := range map[string]string{"": "silent", "server0": "silent", "server1": "silent", "server0 and server1": ""} {
 		c := awake(t, 2, 2)
 		c.cfg.Channel = "cluster"
@@ -198,13 +198,13 @@ func TestDeafInACluster(t *testing.T) {
 				c.setHealth(v, down)
 			}
 		}
-		for range deafAfter + echoesMissed + 2 {
+		for range noticesDownAfter + echoesMissed + 2 {
 			c.notices.beatsWith()
 			c.now += c.cfg.HeartbeatInterval
 			c.noteChannel(redisstore.Beat{})
 		}
-		if c.deaf != want {
-			t.Errorf("%q away: deaf: %q, want %q", away, c.deaf, want)
+		if c.noticesDown != want {
+			t.Errorf("%q away: notices down: %q, want %q", away, c.noticesDown, want)
 		}
 	}
 }

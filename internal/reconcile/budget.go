@@ -19,7 +19,7 @@ const (
 
 // cost estimates how long an operation of a rule occupies Redis, in ns.
 func cost(r *limit.Rule) int64 {
-	if r.Algorithm() == limit.AlgorithmFunnel {
+	if arith.Of(r).Algorithm == arith.TokenBucket {
 		return opCost
 	}
 	return opCost + int64(arith.Of(r).Kept+1)*bucketCost

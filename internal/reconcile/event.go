@@ -111,13 +111,13 @@ func (m Mode) String() string { return [...]string{"resyncing", "synced", "degra
 
 // State describes the connection to Redis.
 type State struct {
-	Mode   Mode
-	Since  int64  // when the mode began, on the counter clock
-	Reason string // why, in a word or two; empty when synced, unless there are processes with another layout
-	Err    error  // the error behind it
-	Nodes  int    // live nodes, this one included
-	Down   int    // shards that are cut off
-	Deaf   string // why notices do not arrive, or cannot be published; empty: they do
+	Mode        Mode
+	Since       int64  // when the mode began, on the counter clock
+	Reason      string // why, in a word or two; empty when synced, unless there are processes with another layout
+	Err         error  // the error behind it
+	Nodes       int    // live nodes, this one included
+	Down        int    // shards that are cut off
+	NoticesDown string // why notices do not arrive, or cannot be published; empty: they do
 }
 
 // IncidentKind says what has happened.
@@ -129,7 +129,7 @@ const (
 	Quarantined                     // Redis cannot use one key
 	Renamed                         // another process was seen to use the name of this node
 	Mismatch                        // processes with another layout use the same Redis and prefix
-	Deaf                            // notices of other nodes do not arrive, or cannot be published
+	NoticesDown                     // notices of other nodes do not arrive, or cannot be published
 )
 
 // Incident is something that an operator may want to know, besides changes of the state.

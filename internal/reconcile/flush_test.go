@@ -11,7 +11,7 @@ import (
 // A counter waits when a flush begins, and becomes urgent before it is sent: the flush waits for the
 // flight that carries it, by whichever of its two places it was taken.
 func TestFlushWaitsForWhatBecomesUrgent(t *testing.T) {
-	rule := limit.Must(limit.Funnel("rule", 5, 5, time.Hour))
+	rule := limit.Must(limit.TokenBucket("rule", 5, time.Hour, 5))
 	c := awake(t, 1, 1)
 	k := counter.New("k", rule, 0, &counter.Group{Link: c.link}, c.local)
 	if ok, _, _ := k.Check(c.local, 1, rule); !ok {

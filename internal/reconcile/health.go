@@ -103,7 +103,7 @@ func (c *Machine) assess() {
 		mode = Resyncing
 	}
 	old := c.state
-	s := State{Mode: mode, Since: old.Since, Reason: c.mismatch, Nodes: int(c.members.count), Down: cut, Deaf: c.deaf}
+	s := State{Mode: mode, Since: old.Since, Reason: c.mismatch, Nodes: int(c.members.count), Down: cut, NoticesDown: c.noticesDown}
 	switch {
 	case mode == Degraded:
 		s.Reason, s.Err = c.lastReason, c.lastErr
@@ -112,7 +112,7 @@ func (c *Machine) assess() {
 	case mode == Resyncing:
 		s.Reason = "redis answers again"
 	}
-	if mode == old.Mode && s.Nodes == old.Nodes && cut == old.Down && s.Deaf == old.Deaf && (mode == Resyncing || s.Reason == old.Reason && (mode == Synced || !c.reasonChanged)) {
+	if mode == old.Mode && s.Nodes == old.Nodes && cut == old.Down && s.NoticesDown == old.NoticesDown && (mode == Resyncing || s.Reason == old.Reason && (mode == Synced || !c.reasonChanged)) {
 		return
 	}
 	c.reasonChanged = false

@@ -12,7 +12,7 @@ import (
 // Reports are due when a heartbeat is sent, and may turn out to be empty: the heartbeat looks at one record
 // nevertheless, so that a loss is found. A node that has written nothing has no record.
 func TestHeartbeatAsksForOneShardAtLeast(t *testing.T) {
-	rule := limit.Must(limit.Funnel("rule", 5, 5, time.Hour))
+	rule := limit.Must(limit.TokenBucket("rule", 5, time.Hour, 5))
 	c := awake(t, 2, 1)
 	if list := c.shardsToAsk(); len(list) != 0 {
 		t.Errorf("%v is asked for, and nothing was written", list)

@@ -57,7 +57,7 @@ type Machine struct {
 	lastReason    string // why the latest exchange failed
 	lastErr       error  // the error behind it
 	reasonChanged bool   // an exchange has failed since the state was last reported
-	deaf          string // why notices of other nodes do not arrive; empty: they do, or there are none
+	noticesDown   string // why notices of other nodes do not arrive; empty: they do, or there are none
 	mismatch      string // describes processes with another layout; empty: there are none
 	reseedAt      int64  // when to send again what Redis has lost; 0: nothing is lost
 

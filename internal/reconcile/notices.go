@@ -26,9 +26,9 @@ const (
 	// echoesMissed is after how many heartbeats in a row without an echo the subscription counts as
 	// broken. With each heartbeat Redis publishes an echo, which this node should receive.
 	echoesMissed = 2
-	// deafAfter is for how many heartbeats the subscription must be broken before that is reported,
-	// see [State].Deaf.
-	deafAfter = 3
+	// noticesDownAfter is for how many heartbeats the subscription must be broken before that is reported,
+	// see [State].NoticesDown.
+	noticesDownAfter = 3
 )
 
 // notices holds the notices that are to be published, and the state of the subscription by which this
@@ -257,7 +257,7 @@ func (c *Machine) noteChannel(b redisstore.Beat) {
 	c.sweepNotices()
 }
 
-// noteHearing updates whether the notices of other nodes arrive, for [State].Deaf.
+// noteHearing updates whether the notices of other nodes arrive, for [State].NoticesDown.
 func (c *Machine) noteHearing() {
 	h := &c.notices
 	if !c.cfg.Notices {
@@ -268,7 +268,7 @@ func (c *Machine) noteHearing() {
 		h.since = c.now // while no key can have notices that is no news
 	}
 	switch {
-	case h.muted == nil && (on || c.now-h.since < deafAfter*c.cfg.HeartbeatInterval):
+	case h.muted == nil && (on || c.now-h.since < noticesDownAfter*c.cfg.HeartbeatInterval):
 	case err != nil:
 		_, reason = redisstore.Classify(err)
 	case h.channel == "":
@@ -276,11 +276,11 @@ func (c *Machine) noteHearing() {
 	default:
 		reason = "silent"
 	}
-	if reason == c.deaf {
+	if reason == c.noticesDown {
 		return
 	}
-	if c.deaf = reason; reason != "" {
-		c.happened(Incident{Kind: Deaf, Reason: "notices of other nodes do not arrive: " + reason, Err: Plain(err)})
+	if c.noticesDown = reason; reason != "" {
+		c.happened(Incident{Kind: NoticesDown, Reason: "notices of other nodes do not arrive: " + reason, Err: Plain(err)})
 	}
 }
 
@@ -323,7 +323,7 @@ func (c *Machine) onReceived(ev Received) {
 // while a shard is not healthy, notices are missed. Keys that refuse need not be queued then: the wheel
 // looks at them within a lag.
 func (c *Machine) hearShard(i int) {
-	since := int64(counter.Deaf)
+	since := int64(counter.NeverHears)
 	if c.notices.receives() && c.shards[i].healthy() {
 		since = max(c.notices.missed, c.shards[i].healthyAt)
 	}

@@ -48,14 +48,14 @@ func (t *batchText) reset(s *Store) {
 
 // add writes an operation.
 func (t *batchText) add(op *report.Report) {
-	units := min(op.Units, limit.MaxUnits)
-	t.units = min(t.units+units, limit.MaxUnits)
+	units := min(op.Units, arith.MaxUnits)
+	t.units = min(t.units+units, arith.MaxUnits)
 	if op.Rule != t.rule {
 		t.use(op.Rule)
 	}
 	t.ops = append(t.ops, t.name...)
 	t.ops = appendNumbers(t.ops, units)
-	if op.Rule.Algorithm() == limit.AlgorithmFunnel {
+	if arith.Of(op.Rule).Algorithm == arith.TokenBucket {
 		t.funnel(op, units)
 	} else {
 		t.window(op)
@@ -66,7 +66,7 @@ func (t *batchText) add(op *report.Report) {
 // use makes a rule the latest, and writes it if it is new.
 func (t *batchText) use(rule *limit.Rule) {
 	kind, letter := 0, byte('f')
-	if rule.Algorithm() != limit.AlgorithmFunnel {
+	if arith.Of(rule).Algorithm != arith.TokenBucket {
 		kind, letter = 1, 'w'
 	}
 	first := letter
@@ -152,7 +152,7 @@ func appendNumbers(b []byte, numbers ...int64) []byte {
 func appendBuckets(b []byte, list []report.Bucket) []byte {
 	for _, e := range list {
 		b = append(appendNumbers(b, e.ID), ':')
-		b = append(strconv.AppendInt(b, min(e.Units, limit.MaxUnits), 10), ':')
+		b = append(strconv.AppendInt(b, min(e.Units, arith.MaxUnits), 10), ':')
 		b = strconv.AppendInt(b, int64((e.Last+time.Microsecond-1)/time.Microsecond), 10)
 	}
 	return b

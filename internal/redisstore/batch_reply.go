@@ -89,7 +89,7 @@ func (r *batchReader) state(st *report.State, op *report.Report) {
 	if r.line != "" && 'a' <= r.line[0] && r.line[0] <= 'z' {
 		kind, r.line = r.line[0], r.line[1:]
 	}
-	funnel := op.Rule.Algorithm() == limit.AlgorithmFunnel
+	funnel := arith.Of(op.Rule).Algorithm == arith.TokenBucket
 	switch {
 	case kind == '-' && op.Debt == 0:
 		st.Born = r.now

@@ -273,7 +273,7 @@ func randomTable(t *testing.T, seed uint64) (steps []step) {
 	store := &Store{keys: Keyspace{prefix: DefaultKeyPrefix, shards: 1}}
 	rules := []*limit.Rule{
 		funnel(t, 1000, 7, 3*time.Minute), funnel(t, 1<<53, 1<<53, time.Hour),
-		sliding(t, 1000, time.Hour, 10), sliding(t, 1<<53, limit.MaxWindow, 1), sliding(t, 10, 7*time.Minute, 1000), fixed(t, 100, time.Hour),
+		sliding(t, 1000, time.Hour, 10), sliding(t, 1<<53, arith.MaxWindow, 1), sliding(t, 10, 7*time.Minute, 1000), fixed(t, 100, time.Hour),
 	}
 	at := epoch.UnixMicro()
 	for seq := int64(1); seq <= 60; seq++ {
@@ -283,7 +283,7 @@ func randomTable(t *testing.T, seed uint64) (steps []step) {
 		for range 1 + rng.IntN(4) {
 			rule := rules[rng.IntN(len(rules))]
 			op := report.Report{Key: store.Keyspace().CounterKey(rule, fmt.Sprint("k", rng.IntN(3))), Rule: rule, Units: number(), Restore: rng.IntN(3) == 0}
-			if rule.Algorithm() == limit.AlgorithmFunnel {
+			if arith.Of(rule).Algorithm == arith.TokenBucket {
 				op.Back, op.BackTop = arith.Of(rule).Cost(rng.Int64N(2)*number()), arith.Of(rule).Cost(number())
 				op.Debt, op.Ceiling = min(rng.Int64N(2)*number(), op.Units), arith.Of(rule).Cost(number())
 				op.Ahead = arith.Of(rule).Diff(arith.Of(rule).Cost(op.Units), arith.Of(rule).Cost(rng.Int64N(2)*number()))

@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	anyFunnel = limit.Must(limit.Funnel("f", 10, 7, time.Second))
+	anyFunnel = limit.Must(limit.TokenBucket("f", 7, time.Second, 10))
 	anyWindow = limit.Must(limit.SlidingWindow("w", 10, time.Second))
 )
 

@@ -12,7 +12,7 @@ import (
 
 // books returns a report of n units that are booked now.
 func (b *backend) books(key string, r *limit.Rule, n int64) report.Report {
-	if r.Algorithm() == limit.AlgorithmFunnel {
+	if arith.Of(r).Algorithm == arith.TokenBucket {
 		return report.Report{Key: key, Rule: r, Units: n, Ahead: arith.Of(r).Cost(n)}
 	}
 	return report.Report{Key: key, Rule: r, Units: n, Buckets: []report.Bucket{{ID: b.now() / widthUS(r), Units: n}}}
@@ -20,7 +20,7 @@ func (b *backend) books(key string, r *limit.Rule, n int64) report.Report {
 
 // handsBack has a report hand back n units that were booked just now.
 func (b *backend) handsBack(op report.Report, n int64) report.Report {
-	if op.Rule.Algorithm() == limit.AlgorithmFunnel {
+	if arith.Of(op.Rule).Algorithm == arith.TokenBucket {
 		op.Back, op.BackTop = arith.Of(op.Rule).Cost(n), arith.Of(op.Rule).Full
 	} else {
 		op.BackBuckets = []report.Bucket{{ID: b.now() / widthUS(op.Rule), Units: n}}
@@ -76,7 +76,7 @@ func TestGenerationOutlivesWhoeverWasToldOfIt(t *testing.T) {
 			exec(t, s, &Batch{Node: "n1", Seq: seq, Prev: seq - 1, Ops: []report.Report{{Key: key, Rule: r}}})
 		}
 		ask(rule)
-		if rule.Algorithm() == limit.AlgorithmFunnel {
+		if arith.Of(rule).Algorithm == arith.TokenBucket {
 			lower := funnel(t, 1, 1, time.Minute)
 			ask(lower)
 			take(t, l, "k", lower, 1)

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/report"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -110,7 +111,7 @@ func (k Keyspace) appendCounter(b []byte, shard int, rule *limit.Rule, key Store
 		kind = ":h:"
 	}
 	b = k.appendShard(b, shard)
-	b = append(b, Letters[rule.Algorithm()], ':')
+	b = append(b, Letters[arith.Of(rule).Algorithm], ':')
 	b = strconv.AppendInt(b, int64(len(name)), 10)
 	b = append(b, ':')
 	b = append(b, name...)

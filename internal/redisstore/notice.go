@@ -19,7 +19,7 @@ func NoticeIDOf[K string | []byte](redisKey K) report.NoticeID {
 }
 
 // maxCounterBytes bounds the name of a counter: prefix, rule, key, and what is between them.
-const maxCounterBytes = MaxKeyPrefixBytes + limit.MaxNameBytes + MaxKeyBytes + 32
+const maxCounterBytes = MaxKeyPrefixBytes + arith.MaxNameBytes + MaxKeyBytes + 32
 
 // NoticeID returns NoticeIDOf of [Keyspace.CounterKeyIn], without allocating.
 func (k Keyspace) NoticeID(shard int, rule *limit.Rule, key StoredKey) report.NoticeID {
@@ -58,7 +58,7 @@ func AppendNotices(b []byte, node string, list []report.Notice) []byte {
 		b = binary.AppendUvarint(b, uint64(min(max(n.Shard, 0), MaxShards-1)))
 		us := time.Microsecond
 		for _, v := range [...]int64{n.Limit, n.Gen, int64(n.Now / us), int64(n.Until/us + (n.Until%us+us-1)/us)} {
-			b = binary.AppendUvarint(b, uint64(min(max(v, 0), limit.MaxUnits)))
+			b = binary.AppendUvarint(b, uint64(min(max(v, 0), arith.MaxUnits)))
 		}
 	}
 	return b
@@ -108,7 +108,7 @@ func (r *noticeReader) bytes(n int) []byte {
 func (r *noticeReader) number() int64 {
 	v, n := binary.Uvarint(*r)
 	*r = (*r)[max(n, 0):]
-	return int64(min(v, limit.MaxUnits+1))
+	return int64(min(v, arith.MaxUnits+1))
 }
 
 // validNode reports whether a node's name may be part of a key's name.

@@ -14,7 +14,7 @@ import (
 
 // someNotices returns n notices with numbers of every length.
 func someNotices(rng *rand.Rand, n int) []report.Notice {
-	number := func() int64 { return min(int64(rng.Uint64()>>(11+rng.IntN(53))), limit.MaxUnits) }
+	number := func() int64 { return min(int64(rng.Uint64()>>(11+rng.IntN(53))), arith.MaxUnits) }
 	list := make([]report.Notice, n)
 	for i := range list {
 		list[i] = report.Notice{
@@ -31,7 +31,7 @@ func TestNoticesRoundTrip(t *testing.T) {
 	for _, n := range []int{0, 1, 2, 127, 128, MaxNotices} {
 		list := someNotices(rng, n)
 		if n > 0 {
-			list[n-1] = report.Notice{Limit: limit.MaxUnits, Gen: limit.MaxUnits, Now: limit.MaxUnits * time.Microsecond, Until: limit.MaxUnits * time.Microsecond, Shard: MaxShards - 1}
+			list[n-1] = report.Notice{Limit: arith.MaxUnits, Gen: arith.MaxUnits, Now: arith.MaxUnits * time.Microsecond, Until: arith.MaxUnits * time.Microsecond, Shard: MaxShards - 1}
 		}
 		payload := string(AppendNotices([]byte("before"), "node-1", list)[len("before"):])
 		node, got, ok := ReadNotices(payload)
@@ -62,8 +62,8 @@ func TestNoticesOutOfRange(t *testing.T) {
 		{Shard: MaxShards, Limit: 1<<63 - 1, Gen: 1<<63 - 1, Now: 1<<63 - 1, Until: 1<<63 - 1},
 		{Now: 1999 * time.Nanosecond, Until: 1001 * time.Nanosecond},
 	})))
-	const top = limit.MaxUnits * time.Microsecond
-	want := []report.Notice{{}, {Shard: MaxShards - 1, Limit: limit.MaxUnits, Gen: limit.MaxUnits, Now: top, Until: top}, {Now: time.Microsecond, Until: 2 * time.Microsecond}}
+	const top = arith.MaxUnits * time.Microsecond
+	want := []report.Notice{{}, {Shard: MaxShards - 1, Limit: arith.MaxUnits, Gen: arith.MaxUnits, Now: top, Until: top}, {Now: time.Microsecond, Until: 2 * time.Microsecond}}
 	if !ok || !reflect.DeepEqual(list, want) {
 		t.Errorf("%+v, %v", list, ok)
 	}
@@ -109,7 +109,7 @@ func FuzzNotices(f *testing.F) {
 			return
 		}
 		for _, n := range list {
-			if n.Shard < 0 || n.Shard >= MaxShards || min(n.Limit, n.Gen, int64(n.Now), int64(n.Until)) < 0 || max(n.Limit, n.Gen, int64(n.Now/time.Microsecond), int64(n.Until/time.Microsecond)) > limit.MaxUnits {
+			if n.Shard < 0 || n.Shard >= MaxShards || min(n.Limit, n.Gen, int64(n.Now), int64(n.Until)) < 0 || max(n.Limit, n.Gen, int64(n.Now/time.Microsecond), int64(n.Until/time.Microsecond)) > arith.MaxUnits {
 				t.Fatalf("%+v", n)
 			}
 		}
@@ -122,7 +122,7 @@ func FuzzNotices(f *testing.F) {
 // The name of a counter in notices is that of its Redis key, and costs nothing.
 func TestNoticeID(t *testing.T) {
 	k := Keyspace{prefix: strings.Repeat("p", MaxKeyPrefixBytes), shards: MaxShards}
-	long := built(t)(limit.SlidingWindow(strings.Repeat("r", limit.MaxNameBytes), 10, time.Minute))
+	long := built(t)(limit.SlidingWindow(strings.Repeat("r", arith.MaxNameBytes), 10, time.Minute))
 	seen := map[report.NoticeID]bool{}
 	for _, rule := range []*limit.Rule{long, funnel(t, 10, 7, time.Second), sliding(t, 10, time.Minute, 10)} {
 		for _, key := range []string{"", "user:1", strings.Repeat("x", MaxKeyBytes)} {

@@ -23,7 +23,7 @@ func TestFunnelOfAnotherRate(t *testing.T) {
 		} {
 			key, from := fmt.Sprint("k", i), funnel(t, 1000, 7, time.Hour)
 			take(t, l, key, from, 300)
-			one := func(r *limit.Rule) time.Duration { return r.Period() / time.Duration(r.Units()) }
+			one := func(r *limit.Rule) time.Duration { return r.Period() / time.Duration(arith.Of(r).Units) }
 			begun := clock.System{}.Now()
 			res, want := take(t, l, key, to, 0), 300*one(to)
 			// A second of the old rate may have passed, in units of the new one.

@@ -53,10 +53,10 @@ func (s *Store) Refund(ctx context.Context, key string, rule *limit.Rule, n int6
 	if kind == "f" {
 		back = min(n, arith.Of(rule).WholeUp(r.span(rule)))
 	} else {
-		back = min(n, r.number(limit.MaxUnits))
+		back = min(n, r.number(arith.MaxUnits))
 	}
 	if kind == "w" {
-		oldest, last, passed := r.number(limit.MaxUnits), 1000*r.number(maxExact), 1000*r.number(maxExact)
+		oldest, last, passed := r.number(arith.MaxUnits), 1000*r.number(maxExact), 1000*r.number(maxExact)
 		still := func(units int64) int64 { return units - arith.Of(rule).Gone(units, last, passed) }
 		back += still(oldest) - still(oldest-min(n-back, oldest))
 	}
@@ -94,7 +94,7 @@ func (s *Store) change(ctx context.Context, q change) (r *reader, err error) {
 // changeCall builds the call of the script.
 func (s *Store) changeCall(q change) *call {
 	c := &call{script: q.script, keys: []string{s.keys.CounterKey(q.rule, q.key)}}
-	is, kind, units := arith.Of(q.rule), kindOf(q.rule), min(q.units, limit.MaxUnits)
+	is, kind, units := arith.Of(q.rule), kindOf(q.rule), min(q.units, arith.MaxUnits)
 	if kind == "f" {
 		c.args = []any{kind, rateText(q.rule), 0, horizonMS(q.rule)}
 		c.span(q.rule, is.Cost(units))

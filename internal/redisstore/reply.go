@@ -74,9 +74,9 @@ func (s *scanner) list(out []report.Bucket, rule *limit.Rule) []report.Bucket {
 	}
 	out = slices.Grow(out, min(n, most))
 	for s.line != "" && s.err == nil {
-		b := report.Bucket{ID: s.field(limit.MaxUnits)}
+		b := report.Bucket{ID: s.field(arith.MaxUnits)}
 		s.take(":")
-		b.Units = s.digits(limit.MaxUnits)
+		b.Units = s.digits(arith.MaxUnits)
 		s.take(":")
 		b.Last = time.Duration(s.digits(widthUS(rule))) * time.Microsecond
 		if len(out) > from && out[len(out)-1].ID >= b.ID {

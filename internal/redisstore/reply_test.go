@@ -31,7 +31,7 @@ func checkDecoded(t *testing.T, r Reply, err error, ops []report.Report) {
 			t.Errorf("decoded state %+v", s)
 		}
 		for i, b := range s.Buckets {
-			if b.ID < 0 || b.ID > limit.MaxUnits || b.Units < 0 || b.Units > limit.MaxUnits || b.Last < 0 || b.Last > arith.Of(ops[1].Rule).Width || i > 0 && s.Buckets[i-1].ID >= b.ID {
+			if b.ID < 0 || b.ID > arith.MaxUnits || b.Units < 0 || b.Units > arith.MaxUnits || b.Last < 0 || b.Last > arith.Of(ops[1].Rule).Width || i > 0 && s.Buckets[i-1].ID >= b.ID {
 				t.Errorf("decoded buckets %+v", s.Buckets)
 			}
 		}
@@ -93,11 +93,11 @@ func TestDecodeRejects(t *testing.T) {
 // Faults 46, 48: times cross to Lua and back without growing shorter.
 func FuzzWireSpan(f *testing.F) {
 	f.Add(int64(7), int64(3e9), int64(2))
-	f.Add(int64(limit.MaxUnits), int64(3600e9), int64(12345))
-	f.Add(int64(limit.MaxUnits), int64(3599999999999), int64(12347))
+	f.Add(int64(arith.MaxUnits), int64(3600e9), int64(12345))
+	f.Add(int64(arith.MaxUnits), int64(3599999999999), int64(12347))
 	f.Add(int64(maxDenominator/1000+1), int64(1e9), int64(1))
 	f.Fuzz(func(t *testing.T, units, per, n int64) {
-		rule, err := limit.Funnel("f", 1, units, time.Duration(per))
+		rule, err := limit.TokenBucket("f", units, time.Duration(per), 1)
 		if err != nil || n < 0 {
 			t.Skip()
 		}

@@ -95,7 +95,7 @@ func (b *backend) apply(s *script, now int64, name, op, state string) (e effect)
 	if err != nil {
 		b.t.Fatalf("%q on %q: %v", op, state, err)
 	}
-	rule := built(b.t)(limit.Funnel("f", 10, 7, time.Second))
+	rule := built(b.t)(limit.TokenBucket("f", 7, time.Second, 10))
 	if op[0] == 'w' {
 		rule = sliding(b.t, 10, 200*time.Second, shortKept)
 	}

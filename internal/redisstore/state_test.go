@@ -29,7 +29,7 @@ func stateRules(t *testing.T) []*limit.Rule {
 
 // heldBy returns how many units a state says that there are.
 func heldBy(r *limit.Rule, st *report.State) (n int64) {
-	if r.Algorithm() == limit.AlgorithmFunnel {
+	if arith.Of(r).Algorithm == arith.TokenBucket {
 		return arith.Of(r).WholeUp(st.Level)
 	}
 	for _, b := range st.Buckets {

@@ -450,14 +450,14 @@ func TestWindowBooking(t *testing.T) {
 	if want := []report.Bucket{{ID: now - 2, Units: 1, Last: time.Microsecond}, {ID: now - 1, Units: 10, Last: 30 * time.Minute}, {ID: now, Units: 7, Last: at}}; !slices.Equal(got, want) {
 		t.Fatalf("booked %v, want %v", got, want)
 	}
-	got = book(2, report.Bucket{ID: now - 2, Units: limit.MaxUnits, Last: time.Second}, report.Bucket{ID: now - 1, Units: 1}, report.Bucket{ID: now, Units: 1, Last: at + time.Second})
-	if want := []report.Bucket{{ID: now - 2, Units: limit.MaxUnits, Last: time.Second}, {ID: now - 1, Units: 11, Last: 30 * time.Minute}, {ID: now, Units: 8, Last: at + time.Second}}; !slices.Equal(got, want) {
+	got = book(2, report.Bucket{ID: now - 2, Units: arith.MaxUnits, Last: time.Second}, report.Bucket{ID: now - 1, Units: 1}, report.Bucket{ID: now, Units: 1, Last: at + time.Second})
+	if want := []report.Bucket{{ID: now - 2, Units: arith.MaxUnits, Last: time.Second}, {ID: now - 1, Units: 11, Last: 30 * time.Minute}, {ID: now, Units: 8, Last: at + time.Second}}; !slices.Equal(got, want) {
 		t.Fatalf("saturated %v, want %v", got, want)
 	}
 	// Redis' clock steps back by a bucket: what is ahead of it counts as now, and from now on.
 	b.advance(-30 * time.Minute)
 	got = book(3)
-	if want := []report.Bucket{{ID: now - 2, Units: limit.MaxUnits, Last: time.Second}, {ID: now - 1, Units: 19, Last: 30 * time.Minute}}; !slices.Equal(got, want) {
+	if want := []report.Bucket{{ID: now - 2, Units: arith.MaxUnits, Last: time.Second}, {ID: now - 1, Units: 19, Last: 30 * time.Minute}}; !slices.Equal(got, want) {
 		t.Fatalf("after a step back %v, want %v", got, want)
 	}
 	b.advance(time.Hour) // two buckets on: the oldest no longer counts

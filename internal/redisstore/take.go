@@ -149,7 +149,7 @@ func (s *Store) takeCall(mode TakeMode, asks []Ask) *call {
 		case "w":
 			most := q.Rule.Limit()
 			if q.Forced {
-				most = limit.MaxUnits
+				most = arith.MaxUnits
 			}
 			c.args = append(c.args, most, s.width(q.Rule), is.Kept, horizonMS(q.Rule), q.Units)
 		case "l":
@@ -182,10 +182,10 @@ func (c *call) span(rule *limit.Rule, s arith.Span) {
 
 // kindOf returns what the scripts call the kind of a rule's counters.
 func kindOf(rule *limit.Rule) string {
-	switch rule.Algorithm() {
-	case limit.AlgorithmFunnel:
+	switch arith.Of(rule).Algorithm {
+	case arith.TokenBucket:
 		return "f"
-	case limit.AlgorithmSlidingLog:
+	case arith.SlidingLog:
 		return "l"
 	}
 	return "w"
@@ -224,10 +224,10 @@ func (a *Answer) state(r *reader) {
 
 // content reads the next items, the content of a counter.
 func (a *Answer) content(r *reader) {
-	switch a.rule.Algorithm() {
-	case limit.AlgorithmFunnel:
+	switch arith.Of(a.rule).Algorithm {
+	case arith.TokenBucket:
 		a.Level = r.span(a.rule)
-	case limit.AlgorithmSlidingLog:
+	case arith.SlidingLog:
 		a.count, a.wait, a.reset = r.number(maxExact), r.now(), r.now()
 	default:
 		a.current, a.past = r.number(maxExact), time.Duration(r.number(widthUS(a.rule)-1))*time.Microsecond
@@ -252,10 +252,10 @@ func (a *Answer) Result(n int64) limit.Result {
 	var res limit.Result
 	is, most := arith.Of(a.rule), a.rule.Limit()
 	allowed := a.Units > 0 && n <= most
-	switch a.rule.Algorithm() {
-	case limit.AlgorithmFunnel:
+	switch arith.Of(a.rule).Algorithm {
+	case arith.TokenBucket:
 		res = decision.LeakyBucket(is, allowed, n, 1, a.Level)
-	case limit.AlgorithmSlidingLog:
+	case arith.SlidingLog:
 		res = limit.Result{Allowed: allowed, Limit: most, Remaining: max(most-a.count, 0), ResetAfter: a.reset}
 		if n > most {
 			res.RetryAfter = limit.Never
@@ -272,10 +272,10 @@ func (a *Answer) Result(n int64) limit.Result {
 // Used returns how many units count, those above the limit included.
 func (a *Answer) Used() (n int64) {
 	is := arith.Of(a.rule)
-	switch a.rule.Algorithm() {
-	case limit.AlgorithmFunnel:
+	switch arith.Of(a.rule).Algorithm {
+	case arith.TokenBucket:
 		return is.WholeUp(a.Level)
-	case limit.AlgorithmSlidingLog:
+	case arith.SlidingLog:
 		return a.count
 	}
 	for i := range a.buckets {
@@ -283,7 +283,7 @@ func (a *Answer) Used() (n int64) {
 		if is.Kept > 0 && age == is.Kept {
 			units -= is.Gone(units, last, int64(a.past))
 		}
-		n = min(n+units, limit.MaxUnits) // each of them is at most that
+		n = min(n+units, arith.MaxUnits) // each of them is at most that
 	}
 	return n
 }

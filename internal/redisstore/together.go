@@ -81,7 +81,7 @@ func (s *Store) SumUp(mode TakeMode, checks []limit.Check) *All {
 }
 
 // AddUnits adds without overflow: both are capped just above the largest limit.
-func AddUnits(a, b int64) int64 { return min(a, limit.MaxUnits+1) + min(b, limit.MaxUnits+1) }
+func AddUnits(a, b int64) int64 { return min(a, arith.MaxUnits+1) + min(b, arith.MaxUnits+1) }
 
 // never reports whether a check asks for more than its limit. Redis is asked nevertheless,
 // for 0 units, because the answer contains the current count.

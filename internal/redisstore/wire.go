@@ -24,10 +24,10 @@ type wireSpan struct{ us, rem int64 }
 
 // denominator returns D of a leaky bucket.
 func denominator(rule *limit.Rule) int64 {
-	if rule.Units() > maxDenominator/1000 {
+	if arith.Of(rule).Units > maxDenominator/1000 {
 		return maxDenominator
 	}
-	return 1000 * rule.Units()
+	return 1000 * arith.Of(rule).Units
 }
 
 // rateText returns the rate of a leaky bucket for Lua: D, and how many microseconds
@@ -36,12 +36,12 @@ func denominator(rule *limit.Rule) int64 {
 func rateText(rule *limit.Rule) string {
 	b := strconv.AppendInt(make([]byte, 0, 48), denominator(rule), 10)
 	b = append(b, '/')
-	return string(strconv.AppendFloat(b, float64(rule.Period())/float64(rule.Units())/1000, 'f', -1, 64))
+	return string(strconv.AppendFloat(b, float64(rule.Period())/float64(arith.Of(rule).Units)/1000, 'f', -1, 64))
 }
 
 // toWire converts a span. It rounds up where it must.
 func toWire(rule *limit.Rule, s arith.Span) wireSpan {
-	units, d := uint64(rule.Units()), denominator(rule)
+	units, d := uint64(arith.Of(rule).Units), denominator(rule)
 	w := wireSpan{us: s.NS / 1000}
 	ns := s.NS % 1000
 	if ns < 0 { // the rest of a span is never negative
@@ -66,7 +66,7 @@ func toWire(rule *limit.Rule, s arith.Span) wireSpan {
 
 // fromWire converts back: us is -2^53 to 2^53, rem 0 to below D.
 func fromWire(rule *limit.Rule, w wireSpan) arith.Span {
-	units := uint64(rule.Units())
+	units := uint64(arith.Of(rule).Units)
 	rem := uint64(w.rem) // in 1/(1000·units) µs, that is in 1/units ns
 	if denominator(rule) == maxDenominator {
 		rem = scaleUp(1000*rem, units, maxDenominator)

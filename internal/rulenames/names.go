@@ -1,4 +1,5 @@
-// Package rulenames detects rules of one name that count differently and are used in turns.
+// Package rulenames detects rules of one name that count differently and are used in turns, and rules
+// that are built anew for each check.
 package rulenames
 
 import (
@@ -21,6 +22,9 @@ const (
 	maxShapes = 8
 	// nameCells is the number of cells of the cache in front of the map of names.
 	nameCells = 256
+	// manyRebuilt is after how many new rules with the numbers of the last one a program is told: more
+	// than a file of rules is read again.
+	manyRebuilt = 1000
 )
 
 // Names detects conflicts: rules of one name that count differently (by another
@@ -40,16 +44,20 @@ type Names struct {
 	known     atomic.Int64
 	made      atomic.Int64 // of known, those that clients have made up
 	conflicts atomic.Int64
+	rebuilt   atomic.Int64
 
 	// OnConflict is called for the first conflict of each name, maybe under locks of the
 	// caller: it must not block. nil: it is not called. Set it before the first use.
 	OnConflict func(was, is *limit.Rule)
+	// OnRebuilt is called in the same way when a rule of a name has been built anew manyRebuilt times.
+	OnRebuilt func(rule *limit.Rule)
 }
 
 // named is what is known about the rules of one name.
 type named struct {
 	current atomic.Pointer[limit.Rule] // used last, or one of the same shape
 	mixed   atomic.Bool                // rules of several algorithms were used
+	rebuilt atomic.Int64               // how often current was replaced by an equal rule
 
 	mu       sync.Mutex    // protects all below
 	before   []*limit.Rule // used earlier, the latest last; one for each shape
@@ -61,8 +69,13 @@ func sameShape(a, b *limit.Rule) bool { return arith.Of(a).SameShape(arith.Of(b)
 // See notes that a rule is used.
 func (n *Names) See(rule *limit.Rule) {
 	cell := &n.cells[arith.Of(rule).NameHash%nameCells]
-	if e := cell.Load(); e != nil && sameShape(e.current.Load(), rule) {
-		return
+	if e := cell.Load(); e != nil {
+		if is := e.current.Load(); is == rule {
+			return
+		} else if sameShape(is, rule) {
+			n.again(e, is, rule)
+			return
+		}
 	}
 	e := n.entry(rule)
 	if e == nil {
@@ -76,6 +89,23 @@ func (n *Names) See(rule *limit.Rule) {
 		n.OnConflict(was, rule)
 	}
 }
+
+// again notes that a rule is used after was, which has its shape. Plans have other limits.
+func (n *Names) again(e *named, was, rule *limit.Rule) {
+	if arith.Of(rule).MadeUp || was.Limit() != rule.Limit() || was.IsDryRun() != rule.IsDryRun() || was.IsExact() != rule.IsExact() {
+		return
+	}
+	if !e.current.CompareAndSwap(was, rule) {
+		return
+	}
+	n.rebuilt.Add(1)
+	if e.rebuilt.Add(1) == manyRebuilt && n.OnRebuilt != nil {
+		n.OnRebuilt(rule)
+	}
+}
+
+// Rebuilt returns how often a rule was replaced by another one that is equal.
+func (n *Names) Rebuilt() int64 { return n.rebuilt.Load() }
 
 // entry returns what is known about the rules of a name, nil if there are too many names.
 func (n *Names) entry(rule *limit.Rule) *named {
@@ -106,7 +136,7 @@ func (n *Names) change(e *named, rule *limit.Rule) (was *limit.Rule, first bool)
 	if was = e.current.Load(); sameShape(was, rule) {
 		return was, false // another goroutine was faster
 	}
-	if was.Algorithm() != rule.Algorithm() {
+	if arith.Of(was).Algorithm != arith.Of(rule).Algorithm {
 		e.mixed.Store(true)
 	}
 	again := slices.IndexFunc(e.before, func(o *limit.Rule) bool { return sameShape(o, rule) })
@@ -131,7 +161,7 @@ func (n *Names) Others(rule *limit.Rule) (list []*limit.Rule) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, o := range append(slices.Clone(e.before), e.current.Load()) {
-		if o.Algorithm() != rule.Algorithm() {
+		if arith.Of(o).Algorithm != arith.Of(rule).Algorithm {
 			list = append(list, o)
 		}
 	}

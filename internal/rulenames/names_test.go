@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -56,7 +57,7 @@ func TestConflictIsToComeBack(t *testing.T) {
 	if len(reported) != 1 || reported[0] != [2]*limit.Rule{b, a} {
 		t.Errorf("reported %v", reported)
 	}
-	if o := n.Others(a); len(o) != 1 || o[0].Algorithm() != b.Algorithm() {
+	if o := n.Others(a); len(o) != 1 || arith.Of(o[0]).Algorithm != arith.Of(b).Algorithm {
 		t.Errorf("other rules: %v", o)
 	}
 }

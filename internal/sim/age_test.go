@@ -26,11 +26,11 @@ func TestSimAgeOfBeliefs(t *testing.T) {
 		rule        *limit.Rule
 		most        float64 // lags, for 99 of 100 checks
 	}{
-		{1, 2000, 5000, limit.Must(limit.Funnel("far", 1_000_000, 1_000_000, time.Minute)), 1.2},
-		{4, 2000, 5000, limit.Must(limit.Funnel("far", 1_000_000, 1_000_000, time.Minute)), 1.2},
+		{1, 2000, 5000, limit.Must(limit.TokenBucket("far", 1_000_000, time.Minute, 1_000_000)), 1.2},
+		{4, 2000, 5000, limit.Must(limit.TokenBucket("far", 1_000_000, time.Minute, 1_000_000)), 1.2},
 		{4, 2000, 5000, limit.Must(limit.SlidingWindow("at", 250, 10*time.Second)), 1.2},
 		{4, 200, 1000, limit.Must(limit.SlidingWindow("scarce", 10, time.Minute)), 1.2},
-		{2, 500, 2000, limit.Must(limit.Funnel("short", 25, 25, time.Second)), 1.2}, // a lag of 250 ms
+		{2, 500, 2000, limit.Must(limit.TokenBucket("short", 25, time.Second, 25)), 1.2}, // a lag of 250 ms
 	} {
 		t.Run(fmt.Sprintf("%d/%d/%s", c.nodes, c.keys, c.rule.Name()), func(t *testing.T) {
 			t.Parallel()

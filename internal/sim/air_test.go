@@ -56,7 +56,7 @@ const (
 // withNotices has the nodes of a world tell and hear notices. Call it before there are any.
 func (s *sim) withNotices() {
 	s.air = &simAir{s: s, rng: rand.New(rand.NewPCG(s.seed, 0xa17)), names: map[report.NoticeID]oracleKey{}}
-	s.opt.NoNotices = false
+	s.opt.PollOnly = false
 }
 
 // withBadNotices is withNotices with faults, drawn from the seed.

@@ -255,7 +255,7 @@ func TestHalfOfAServerFails(t *testing.T) {
 // side, and nothing else is.
 func TestLossCountsNothingTwice(t *testing.T) {
 	rules := []*limit.Rule{
-		limit.Must(limit.Funnel("f", 100_000, 1, time.Hour)),
+		limit.Must(limit.TokenBucket("f", 1, time.Hour, 100_000)),
 		limit.Must(limit.SlidingWindow("w", 1_000_000, 1000*time.Hour)),
 		limit.Must(limit.FixedWindow("x", 1_000_000, 100_000*time.Hour)),
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/limittest"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -16,7 +17,7 @@ func (s *sim) withCalendars() {
 	rng := rand.New(rand.NewPCG(s.seed, 0xca1))
 	for i, r := range s.rules {
 		begins := s.servers[rng.IntN(len(s.servers))].time() + rng.Int64N(30_000*ms)
-		if r.Algorithm() == limit.AlgorithmFunnel || rng.IntN(4) == 0 {
+		if arith.Of(r).Algorithm == arith.TokenBucket || rng.IntN(4) == 0 {
 			continue
 		}
 		calendar := limit.Calendar{Unit: limit.Unit(1 + rng.IntN(3)), Zone: midnightAt(begins)}

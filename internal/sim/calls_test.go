@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/reconcile"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -51,7 +52,7 @@ func (n *simNode) reserve(key string, rule *limit.Rule, units int64) {
 // cancel gives a reservation up.
 func (n *simNode) cancel(k oracleKey, b *counter.Booking, units int64) {
 	back, taken, ok := n.counter(k).Cancel(n.time(), n.rule(k.rule), b)
-	if !ok || back < 0 || back > taken || taken > units && k.rule.Algorithm() != limit.AlgorithmFunnel {
+	if !ok || back < 0 || back > taken || taken > units && arith.Of(k.rule).Algorithm != arith.TokenBucket {
 		n.s.failf("%d units handed back of %d that were reserved", back, units)
 	}
 	n.refunded += back
@@ -113,7 +114,7 @@ func (o *nodeOracle) reserved(n *simNode, k oracleKey, units int64, res limit.Re
 	nb, bk := o.nodes[n], o.books[k]
 	sh, rule := nb.shares[k], n.rule(k.rule)
 	o.s.note(n.id, "reserved "+k.rule.Name()+" "+k.key, units, int64(res.RetryAfter))
-	if k.rule.Algorithm() != limit.AlgorithmFunnel || res.RetryAfter <= 0 || res.Remaining != 0 || units > rule.Limit() {
+	if arith.Of(k.rule).Algorithm != arith.TokenBucket || res.RetryAfter <= 0 || res.Remaining != 0 || units > rule.Limit() {
 		o.s.failf("%d units of %v %q booked ahead: %+v", units, k.rule, k.key, res)
 	}
 	o.health(n)

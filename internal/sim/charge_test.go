@@ -3,6 +3,7 @@ package sim
 import (
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/oracle"
 	"github.com/hybridlimit/hybridlimit/internal/reconcile"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -10,14 +11,14 @@ import (
 
 // mostCharged is how many units one call charges at most. Redis counts up to limit.MaxUnits in a bucket,
 // and the model does not stop there.
-const mostCharged = limit.MaxUnits >> 10
+const mostCharged = arith.MaxUnits >> 10
 
 // charge counts units on a node, whether they fit or not.
 func (n *simNode) charge(key string, rule *limit.Rule, units int64) {
 	units = min(units, mostCharged)
 	k := oracleKey{rule, key}
 	charged, src, ok := n.counter(k).Charge(n.time(), units, n.rule(rule), n.s.opt.MaxDebt)
-	if !ok || charged < 0 || charged > units || charged < units && rule.Algorithm() != limit.AlgorithmFunnel {
+	if !ok || charged < 0 || charged > units || charged < units && arith.Of(rule).Algorithm != arith.TokenBucket {
 		n.s.failf("%d units charged of %d", charged, units)
 	}
 	n.admitted += charged
@@ -41,7 +42,7 @@ func (o *nodeOracle) charged(n *simNode, k oracleKey, units, charged int64, src 
 		}
 	}
 	o.health(n)
-	if blind := nb.blind[bk.shard] != 0; rule.Algorithm() == limit.AlgorithmFunnel && !blind {
+	if blind := nb.blind[bk.shard] != 0; arith.Of(rule).Algorithm == arith.TokenBucket && !blind {
 		o.chargedBelowCeiling(n, k, units, charged)
 	}
 	if charged == 0 {
@@ -59,7 +60,7 @@ func (o *nodeOracle) ceiling(rule *limit.Rule) float64 {
 	if debt == 0 {
 		debt = float64(rule.Limit()) * unit(rule)
 	}
-	return min(float64(rule.Limit())*unit(rule)+max(debt, 0), float64(limit.MaxWindow))
+	return min(float64(rule.Limit())*unit(rule)+max(debt, 0), float64(arith.MaxWindow))
 }
 
 // chargedBelowCeiling checks what was charged to a leaky bucket: it ends below the ceiling by what the

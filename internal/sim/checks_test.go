@@ -92,7 +92,7 @@ func (o *nodeOracle) admit(n *simNode, k oracleKey, units, multiplier int64, deg
 
 // prune forgets what no check can ask for any more.
 func (o *nodeOracle) prune(bk *book, r *limit.Rule) {
-	if len(bk.all) < 256 || r.Algorithm() == limit.AlgorithmFunnel {
+	if len(bk.all) < 256 || arith.Of(r).Algorithm == arith.TokenBucket {
 		return
 	}
 	old := o.s.now - 3*int64(arith.Of(r).Horizon()) - int64(time.Minute)
@@ -141,7 +141,7 @@ func (o *nodeOracle) notTooMuch(n *simNode, k oracleKey, units, multiplier int64
 // side: by the slack of the clocks.
 func (o *nodeOracle) left(n *simNode, k oracleKey, sh *share, multiplier int64) int64 {
 	rule, slack := n.rule(k.rule), max(o.slack(), sh.slack)+(o.s.now-sh.answeredAt)/2000
-	if rule.Algorithm() != limit.AlgorithmFunnel {
+	if arith.Of(rule).Algorithm != arith.TokenBucket {
 		return rule.Limit() - o.windowLow(k, sh, rule, multiplier, slack)
 	}
 	full := float64(rule.Limit()) * unit(rule)
@@ -265,7 +265,7 @@ func (o *nodeOracle) unheard(k oracleKey, sh *share) (at int64) {
 // expired reports whether a unit may count no longer: its bucket is too old, or
 // its leaky bucket has run empty.
 func (o *nodeOracle) expired(k oracleKey, a admission) bool {
-	if k.rule.Algorithm() == limit.AlgorithmFunnel {
+	if arith.Of(k.rule).Algorithm == arith.TokenBucket {
 		return o.s.now-a.at > int64(arith.Of(k.rule).Horizon())
 	}
 	now, is := o.books[k].server.time()+o.slack(), arith.Of(k.rule)
@@ -303,14 +303,14 @@ func (o *nodeOracle) fleet(n *simNode, k oracleKey, units int64) {
 		if a.n < 0 || a.at < from || a.at > until && a.node != n.id || a.blind {
 			continue
 		}
-		if k.rule.Algorithm() == limit.AlgorithmFunnel {
+		if arith.Of(k.rule).Algorithm == arith.TokenBucket {
 			// What several nodes have admitted or charged at once is forgiven above the ceiling.
 			tat = min(a.onto(tat, k.rule), max(tat, float64(a.at-simStart)+o.ceiling(rule)))
 		} else {
 			w.least(a.server-max(o.slack(), a.slack), a.n)
 		}
 	}
-	if k.rule.Algorithm() != limit.AlgorithmFunnel {
+	if arith.Of(k.rule).Algorithm != arith.TokenBucket {
 		if sum := w.count() - back; sum+units > rule.Limit() {
 			o.s.failf("I1: %s admitted %d units of %v %q, though %d that it had to know of were in the window", n.name, units, k.rule, k.key, sum)
 		}

@@ -28,8 +28,8 @@ func TestClocksJumpOneAfterTheOther(t *testing.T) {
 			by = time.Minute
 		}
 		for _, r := range []*limit.Rule{
-			limit.Must(limit.TokenBucket("bucket", limit.Tokens{Burst: 20, Refill: 20, Per: 10 * time.Second})),
-			limit.Must(limit.Funnel("large", 100, 10, time.Second)),
+			limit.Must(limit.TokenBucket("bucket", 20, 10*time.Second, 20)),
+			limit.Must(limit.TokenBucket("large", 10, time.Second, 100)),
 			limit.Must(limit.SlidingWindow("window", 20, 10*time.Second)),
 			limit.Must(limit.FixedWindow("fixed", 20, 10*time.Second)),
 			limit.Must(limit.Quota("quota", 20, limit.Calendar{Unit: limit.Day, Zone: midnightAt(simStart + int64(30*time.Second))})),
@@ -71,10 +71,10 @@ func oneAfterTheOther(t *testing.T, seed uint64, r *limit.Rule, d time.Duration,
 			switch {
 			case (i == 0) != nodeFirst:
 				v.jump(int64(d))
-			case d > 0 || r.Algorithm() != limit.AlgorithmSlidingWindow:
+			case d > 0 || arith.Of(r).Algorithm != arith.SlidingWindow:
 				a.jump(int64(d))
 			}
-			ended = ended || d < 0 && r.Algorithm() == limit.AlgorithmFixedWindow && arith.Of(r).Index(v.time()) < arith.Of(r).Index(was)
+			ended = ended || d < 0 && arith.Of(r).Algorithm == arith.FixedWindow && arith.Of(r).Index(v.time()) < arith.Of(r).Index(was)
 			use(2)
 		}
 	}
@@ -83,7 +83,7 @@ func oneAfterTheOther(t *testing.T, seed uint64, r *limit.Rule, d time.Duration,
 			t.Errorf("%s sees %d keys and %d shards that Redis has lost", n.name, n.stats.RolledBack.Load(), n.stats.Losses.Load())
 		}
 	}
-	if r.Algorithm() == limit.AlgorithmCalendar {
+	if arith.Of(r).Algorithm == arith.CalendarQuota {
 		return // a day does not end within the test
 	}
 	s.run(2*max(-d, 0) + time.Duration(arith.Of(r).Horizon()) + 2*time.Second)
@@ -100,7 +100,7 @@ func oneAfterTheOther(t *testing.T, seed uint64, r *limit.Rule, d time.Duration,
 // A clock that jumps first is followed by Redis' clock, and nothing is restored: what has drained in
 // Redis by the jump has drained.
 func TestRedisFollowsTheClockOfANode(t *testing.T) {
-	r := limit.Must(limit.Funnel("bucket", 100, 10, time.Second))
+	r := limit.Must(limit.TokenBucket("bucket", 10, time.Second, 100))
 	const used, jump = 90, 4 * time.Second
 	for _, steps := range [][]time.Duration{{jump}, {jump / 2, jump / 2}, {jump + 5*time.Second, -5 * time.Second}} {
 		s := emptySim(t, 1, Options{Shards: 1}, 1, []*limit.Rule{r})

@@ -39,7 +39,7 @@ func TestSaturation(t *testing.T) {
 		hotLimit    = 1000
 		hotWindow   = 10 * time.Second
 	)
-	cold := limit.Must(limit.Funnel("cold", 1_000_000, 1_000_000, time.Hour))
+	cold := limit.Must(limit.TokenBucket("cold", 1_000_000, time.Hour, 1_000_000))
 	hot := limit.Must(limit.SlidingWindowBuckets("hot", hotLimit, hotWindow, 50))
 	s, v := saturated(t, nodes, slow, cold, hot)
 	perReport := (v.capacity.op + v.capacity.byte*100) * slow

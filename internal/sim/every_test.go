@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/limittest"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -92,11 +93,11 @@ func stepsOf(rule *limit.Rule) []step {
 // half returns a rule with half the limit.
 func half(r *limit.Rule) *limit.Rule {
 	l := r.Limit() / 2
-	switch r.Algorithm() {
-	case limit.AlgorithmFunnel:
-		return limit.Must(limit.Funnel(r.Name(), l, r.Units(), r.Period()))
-	case limit.AlgorithmCalendar:
-		return limit.Must(limit.Quota(r.Name(), l, r.Calendar()))
+	switch arith.Of(r).Algorithm {
+	case arith.TokenBucket:
+		return limit.Must(limit.TokenBucket(r.Name(), arith.Of(r).Units, r.Period(), l))
+	case arith.CalendarQuota:
+		return limit.Must(limit.Quota(r.Name(), l, limittest.CalendarOf(r)))
 	}
 	return limit.Must(limit.SlidingWindow(r.Name(), l, r.Period()))
 }
@@ -207,7 +208,7 @@ func (s *sim) alike(rule *limit.Rule) {
 // everyRules are the rules of the histories. Their periods are longer than a history takes to end, so that units
 // which were lost are missed.
 var everyRules = []*limit.Rule{
-	limit.Must(limit.Funnel("bucket", 5, 5, time.Minute)),
+	limit.Must(limit.TokenBucket("bucket", 5, time.Minute, 5)),
 	limit.Must(limit.SlidingWindow("window", 5, time.Minute)),
 	limit.Must(limit.Quota("quota", 5, limit.Calendar{Unit: limit.Day})),
 }

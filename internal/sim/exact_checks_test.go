@@ -106,7 +106,7 @@ func (x *exactPlay) alone(v *simServer, r *exactRecord, fk *fleetKey, k oracleKe
 
 // held returns how many units of a record count.
 func (r *exactRecord) held(rule *limit.Rule, now int64) float64 {
-	if rule.Algorithm() == limit.AlgorithmFunnel {
+	if arith.Of(rule).Algorithm == arith.TokenBucket {
 		return (r.tat - float64(now-simStart)) / unit(rule)
 	}
 	for len(r.times) > 0 && r.times[0] < now-3*int64(arith.Of(rule).Horizon()) {
@@ -126,7 +126,7 @@ func (o *nodeOracle) learnt(n *simNode, k oracleKey, c *exactCall, i int) {
 	st, given, took := c.taken.Answers[i].State, o.given(nb, bk.shard, c.executed), o.s.now-c.begun
 	o.s.patience = max(o.s.patience, took)
 	sh.freshAt = max(sh.freshAt, given)
-	if k.rule.Algorithm() == limit.AlgorithmFunnel {
+	if arith.Of(k.rule).Algorithm == arith.TokenBucket {
 		sh.topUp(&report.Report{Rule: k.rule}, &exchange{left: c.begun}, st, given, o.s.now, nb.stalled)
 	}
 	o.s.note(n.id, "learns "+k.rule.Name()+" "+k.key, st.Gen, st.Born)
@@ -194,7 +194,7 @@ func (x *exactPlay) sum(k oracleKey, r *exactRecord) {
 	x.s.fleet.steps[checkExactSum]++
 	now, has := fk.server.time(), fk.server.holds(fk.name, k.rule)
 	want := max((r.tat-float64(now-simStart))/unit(k.rule), 0)
-	if is := arith.Of(k.rule); k.rule.Algorithm() != limit.AlgorithmFunnel {
+	if is := arith.Of(k.rule); arith.Of(k.rule).Algorithm != arith.TokenBucket {
 		want = 0
 		for i, at := range r.times {
 			if is.Index(at) >= is.Index(now)-int64(is.Kept) {

@@ -243,7 +243,7 @@ func (v *simServer) takeExactly(n *simNode, c *exactCall) {
 	least := make([]exactLeast, len(c.keys))
 	for i, k := range c.keys {
 		fk := f.key(k)
-		if b := m.leaky[fk.name]; k.rule.Algorithm() == limit.AlgorithmFunnel && (b == nil || b.gone <= now) {
+		if b := m.leaky[fk.name]; arith.Of(k.rule).Algorithm == arith.TokenBucket && (b == nil || b.gone <= now) {
 			fk.Expired()
 		}
 		least[i] = f.leastBooked(fk)
@@ -277,7 +277,7 @@ func (m *modelRedis) take(now int64, asks []redisstore.Ask, book bool) redisstor
 		op := &report.Report{Key: q.Counter, Rule: q.Rule}
 		switch r := arith.Of(q.Rule); {
 		case !t.Booked:
-		case q.Rule.Algorithm() == limit.AlgorithmFunnel:
+		case arith.Of(q.Rule).Algorithm == arith.TokenBucket:
 			level := r.Sub(m.leakyAt(now, q.Counter).tat, arith.Span{NS: now})
 			op.Units, op.Ahead = q.Own, r.Add(level, r.Cost(q.Own))
 		default:
@@ -294,7 +294,7 @@ func (m *modelRedis) take(now int64, asks []redisstore.Ask, book bool) redisstor
 // fits reports whether there is room for what is asked for.
 func (m *modelRedis) fits(now int64, q *redisstore.Ask) bool {
 	r := arith.Of(q.Rule)
-	if q.Rule.Algorithm() == limit.AlgorithmFunnel {
+	if arith.Of(q.Rule).Algorithm == arith.TokenBucket {
 		level := r.Sub(m.leakyAt(now, q.Counter).tat, arith.Span{NS: now})
 		return !r.Full.Less(r.Add(level, r.Cost(q.Units)))
 	}
@@ -307,7 +307,7 @@ func (m *modelRedis) fits(now int64, q *redisstore.Ask) bool {
 
 // birth returns of which time the state of a counter is.
 func (m *modelRedis) birth(now int64, q *redisstore.Ask) modelBirth {
-	if q.Rule.Algorithm() == limit.AlgorithmFunnel {
+	if arith.Of(q.Rule).Algorithm == arith.TokenBucket {
 		return m.leakyAt(now, q.Counter).modelBirth
 	}
 	return m.windowAt(now, q.Counter).modelBirth

@@ -92,7 +92,7 @@ func (f *simFleet) key(k oracleKey) *fleetKey {
 	if fk == nil {
 		bk := f.s.oracle.book(k)
 		r := oracle.Rule{Window: int64(k.rule.Period()), Width: int64(arith.Of(k.rule).Width) + 2*int64(time.Second)}
-		if k.rule.Algorithm() == limit.AlgorithmFunnel {
+		if arith.Of(k.rule).Algorithm == arith.TokenBucket {
 			r = oracle.Rule{Leak: 1 / unit(k.rule)}
 		}
 		fk = &fleetKey{rule: k.rule, server: bk.server, name: bk.name, strays: map[int]bool{}, Book: oracle.New(r, f.s.now)}
@@ -153,7 +153,7 @@ func (f *simFleet) sent(n *simNode, b *redisstore.Batch) {
 func (f *simFleet) expiring(v *simServer, b *redisstore.Batch) {
 	for i := range b.Ops {
 		k := f.s.oracle.index[b.Ops[i].Key]
-		if m := v.model.leaky[b.Ops[i].Key]; k.rule.Algorithm() == limit.AlgorithmFunnel && (m == nil || m.gone <= v.time()) {
+		if m := v.model.leaky[b.Ops[i].Key]; arith.Of(k.rule).Algorithm == arith.TokenBucket && (m == nil || m.gone <= v.time()) {
 			f.key(k).Expired()
 		}
 	}
@@ -168,7 +168,7 @@ func (f *simFleet) replacing(v *simServer, n *simNode, b *redisstore.Batch) (out
 	for i := range b.Ops {
 		op := &b.Ops[i]
 		is := v.model.leakyAt(v.time(), op.Key).modelBirth
-		if op.Rule.Algorithm() != limit.AlgorithmFunnel {
+		if arith.Of(op.Rule).Algorithm != arith.TokenBucket {
 			is = v.model.windowAt(v.time(), op.Key).modelBirth
 		}
 		horizon, set := int64(arith.Of(op.Rule).Horizon()), f.s.oracle.nodes[n].jumped
@@ -321,7 +321,7 @@ func (f *simFleet) answered(n *simNode, k oracleKey, edition int64, older bool, 
 		fk.Ignored(n.id, edition)
 		return
 	}
-	if fk.rule.Algorithm() != limit.AlgorithmFunnel && took+ms >= int64(arith.Of(n.rule(k.rule)).Width) {
+	if arith.Of(fk.rule).Algorithm != arith.TokenBucket && took+ms >= int64(arith.Of(n.rule(k.rule)).Width) {
 		return // what it misses may be in a bucket beside: that shows nothing
 	}
 	fk.Heard(n.id, edition)

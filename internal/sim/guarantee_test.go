@@ -52,10 +52,10 @@ func (f *simFleet) slack(fk *fleetKey) int64 {
 func (f *simFleet) period(fk *fleetKey, slack int64) (p oracle.Period, ok bool) {
 	v := fk.server
 	p = oracle.Period{From: math.MinInt64, At: f.s.now}
-	switch fk.rule.Algorithm() {
-	case limit.AlgorithmFunnel:
+	switch arith.Of(fk.rule).Algorithm {
+	case arith.TokenBucket:
 		return p, true
-	case limit.AlgorithmFixedWindow:
+	case arith.FixedWindow:
 		width := int64(arith.Of(fk.rule).Width)
 		since := v.time() % width
 		p.From = v.ago(since - slack)
@@ -63,7 +63,7 @@ func (f *simFleet) period(fk *fleetKey, slack int64) (p oracle.Period, ok bool) 
 			p.From = max(p.From, v.jumped+slack)
 		}
 		return p, since > slack && width-since > slack
-	case limit.AlgorithmCalendar:
+	case arith.CalendarQuota:
 		is, now := arith.Of(fk.rule), v.time()
 		id := is.Index(now)
 		since, left := now-is.Ends(id-1), is.Ends(id)-now
@@ -80,7 +80,7 @@ func (f *simFleet) period(fk *fleetKey, slack int64) (p oracle.Period, ok bool) 
 // whole is the period in which all units count in full: without what leaves the
 // oldest bucket of a sliding window early.
 func (f *simFleet) whole(fk *fleetKey, slack int64) (p oracle.Period, ok bool) {
-	if fk.rule.Algorithm() == limit.AlgorithmSlidingWindow {
+	if arith.Of(fk.rule).Algorithm == arith.SlidingWindow {
 		slack += int64(arith.Of(fk.rule).Width)
 	}
 	return f.period(fk, slack)
@@ -91,7 +91,7 @@ func above(units, most float64) bool { return units > most*(1+1e-9)+1e-3 }
 
 // leaked returns what a leaky bucket leaks in a time, 0 for a window.
 func leaked(r *limit.Rule, d int64) float64 {
-	if r.Algorithm() != limit.AlgorithmFunnel {
+	if arith.Of(r).Algorithm != arith.TokenBucket {
 		return 0
 	}
 	return float64(d) / unit(r)
@@ -125,7 +125,7 @@ func (f *simFleet) knows(n *simNode, k oracleKey, units int64) {
 		}
 		// In the last period less a bucket no unit has left. In a whole period there are
 		// at most ⌈limit/buckets⌉ units more than count (package limit, window.go).
-		if most += float64(arith.Of(rule).Share); rule.Algorithm() != limit.AlgorithmSlidingWindow {
+		if most += float64(arith.Of(rule).Share); arith.Of(rule).Algorithm != arith.SlidingWindow {
 			break
 		}
 	}
@@ -140,7 +140,7 @@ func (f *simFleet) outage(n *simNode, k oracleKey) {
 	p, ok := f.whole(fk, slack)
 	longest, _ := f.whole(fk, 0) // the slack becomes less again when exchanges do not take long any more
 	since, old := p.From, longest.From
-	if rule.Algorithm() == limit.AlgorithmFunnel {
+	if arith.Of(rule).Algorithm == arith.TokenBucket {
 		since = fk.Emptied() - 1
 		old = since
 	}
@@ -228,7 +228,7 @@ func (f *simFleet) inflated(fk *fleetKey) bool {
 // clock is behind where it was, they count for so much longer; and those of
 // which a node did not know the bucket, from when they were booked.
 func (f *simFleet) longAgo(fk *fleetKey, slack int64) int64 {
-	if fk.rule.Algorithm() == limit.AlgorithmFunnel {
+	if arith.Of(fk.rule).Algorithm == arith.TokenBucket {
 		return 0
 	}
 	v, keep := fk.server, int64(arith.Of(fk.rule).Horizon()+arith.Of(fk.rule).Width)+slack

@@ -16,7 +16,7 @@ import (
 // Fault 107: several exact checks at once, whose units are handed back.
 func TestSimHandedBack(t *testing.T) {
 	for _, rule := range []*limit.Rule{
-		limit.Must(limit.Funnel("bucket", 5, 5, time.Hour)),
+		limit.Must(limit.TokenBucket("bucket", 5, time.Hour, 5)),
 		limit.Must(limit.SlidingWindow("sliding", 5, time.Hour)),
 		limit.Must(limit.FixedWindow("fixed", 5, time.Hour)),
 		limit.Must(limit.Quota("quota", 5, limit.Calendar{Unit: limit.Day})),

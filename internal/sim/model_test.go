@@ -134,7 +134,7 @@ func (m *modelRedis) expire(now int64) {
 
 // renew makes used units of a key count, in a generation that no view has yet.
 func (m *modelRedis) renew(now int64, key string, r *limit.Rule, used int64) (st report.State) {
-	if r.Algorithm() == limit.AlgorithmFunnel {
+	if arith.Of(r).Algorithm == arith.TokenBucket {
 		was := m.leakyAt(now, key)
 		f := &modelLeakyBucket{modelBirth: was.modelBirth, gone: was.gone}
 		f.renew(now)
@@ -263,7 +263,7 @@ func (m *modelRedis) exec(now int64, process string, b *redisstore.Batch) rediss
 }
 
 func (m *modelRedis) op(now int64, op *report.Report, apply bool) report.State {
-	if op.Rule.Algorithm() == limit.AlgorithmFunnel {
+	if arith.Of(op.Rule).Algorithm == arith.TokenBucket {
 		return m.leakyBucket(now, op, apply)
 	}
 	return m.window(now, op, apply)

@@ -21,7 +21,7 @@ func (o *nodeOracle) notTooLittle(n *simNode, k oracleKey, units int64, res limi
 	if o.loose || !o.repaired(bk, rule) || sh.fuzzy || o.s.now < o.nodes[n].stalled || n.fallback == reconcile.FailClosed && res.Source != limit.SourceSynced {
 		return
 	}
-	if nb := o.nodes[n]; k.rule.Algorithm() == limit.AlgorithmFunnel && nb.stalled != 0 && o.s.now < nb.stalled+int64(arith.Of(rule).Horizon()) {
+	if nb := o.nodes[n]; arith.Of(k.rule).Algorithm == arith.TokenBucket && nb.stalled != 0 && o.s.now < nb.stalled+int64(arith.Of(rule).Horizon()) {
 		return // for the node nothing has leaked while its clock stood still
 	}
 	for _, a := range sh.own {
@@ -35,7 +35,7 @@ func (o *nodeOracle) notTooLittle(n *simNode, k oracleKey, units int64, res limi
 	}
 	o.s.fleet.steps[checkRefused]++
 	slack := o.s.fleet.slack(fk) + 2*sh.slack + (o.s.now-sh.answeredAt)/2000
-	if k.rule.Algorithm() == limit.AlgorithmFunnel || !o.repaired(bk, rule) {
+	if arith.Of(k.rule).Algorithm == arith.TokenBucket || !o.repaired(bk, rule) {
 		// What a node counts was answered by Redis, which may have lost it since, or is its own.
 		p := oracle.Period{From: o.s.fleet.longAgo(fk, slack), At: o.s.now}
 		most := fk.Most(p)
@@ -148,7 +148,7 @@ func (o *nodeOracle) given(nb *nodeBook, shard int, executed int64) int64 {
 func (o *nodeOracle) reportsAgain(n *simNode, op *report.Report) {
 	nb, k := o.nodes[n], o.index[op.Key]
 	sh, fk := nb.shares[k], o.s.fleet.key(k)
-	if o.loose || op.Rule.Algorithm() != limit.AlgorithmFunnel {
+	if o.loose || arith.Of(op.Rule).Algorithm != arith.TokenBucket {
 		return
 	}
 	o.s.fleet.steps[checkAgain]++

@@ -82,7 +82,7 @@ func TestClockOfAShardThatMoves(t *testing.T) {
 // The same, while the shard that moves is in use: an answer to a batch shows the other clock
 // before a heartbeat does.
 func TestReplyFromWhereAShardIsNow(t *testing.T) {
-	rule := limit.Must(limit.Funnel("f", 1000, 1_000_000, time.Hour))
+	rule := limit.Must(limit.TokenBucket("f", 1_000_000, time.Hour, 1000))
 	for _, moving := range []int{3, 5} { // whichever is asked first
 		s := spread(t, Options{Shards: 8}, func(i int) int { return i % 2 }, rule)
 		a := s.servers[0]
@@ -117,7 +117,7 @@ func TestReplyFromWhereAShardIsNow(t *testing.T) {
 
 // The same, while the client goes on saying that the shard is where it was.
 func TestClientThatIsOutOfDate(t *testing.T) {
-	rule := limit.Must(limit.Funnel("f", 1000, 1_000_000, time.Hour))
+	rule := limit.Must(limit.TokenBucket("f", 1_000_000, time.Hour, 1000))
 	s := spread(t, Options{Shards: 8}, func(i int) int { return i % 2 }, rule)
 	a := s.servers[0]
 	a.clock.base += int64(time.Hour)
@@ -157,7 +157,7 @@ func TestClientThatIsOutOfDate(t *testing.T) {
 // Shards move between three masters that die and return, over connections that lose. In the
 // end each unit is booked once, and nothing is left of it all.
 func TestShardsThatMoveAllTheTime(t *testing.T) {
-	rule := limit.Must(limit.Funnel("f", 1_000_000_000, 1_000_000_000, time.Second))
+	rule := limit.Must(limit.TokenBucket("f", 1_000_000_000, time.Second, 1_000_000_000))
 	for seed := range 20 {
 		s := spread(t, Options{Shards: 16, SyncInterval: simInterval}, func(i int) int { return i % 3 }, rule)
 		first := []*simServer{s.servers[0], s.servers[1], s.servers[2]}

@@ -64,7 +64,7 @@ func (s *sim) addNode(o Options) *simNode {
 	}
 	s.born++
 	opt := s.opt
-	opt.NoNotices = s.air == nil
+	opt.PollOnly = s.air == nil
 	if o.Fallback != 0 {
 		opt.Fallback = o.Fallback
 	}
@@ -177,7 +177,7 @@ func (n *simNode) step(ev reconcile.Event) {
 			n.events = append(n.events, e.Incident)
 		case reconcile.NewState:
 			n.s.note(n.id, "state "+e.State.Mode.String(), int64(e.State.Nodes), int64(e.State.Down))
-			if old := n.told; e.State.Mode == old.Mode && e.State.Mode != reconcile.Degraded && e.State.Nodes == old.Nodes && e.State.Down == old.Down && e.State.Deaf == old.Deaf && e.State.Reason == old.Reason {
+			if old := n.told; e.State.Mode == old.Mode && e.State.Mode != reconcile.Degraded && e.State.Nodes == old.Nodes && e.State.Down == old.Down && e.State.NoticesDown == old.NoticesDown && e.State.Reason == old.Reason {
 				n.s.failf("I7: %s tells the same state twice: %v", n.name, old)
 			}
 			n.told = e.State

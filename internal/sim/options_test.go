@@ -17,7 +17,7 @@ type Options struct {
 	Shards, DegradeAfter, ExpectedNodes       int
 	MaxBatch                                  int
 	Fallback                                  reconcile.Fallback
-	NoNotices                                 bool
+	PollOnly                                  bool
 }
 
 // withDefaults returns o with the defaults of package hybrid in the fields that are zero.
@@ -39,6 +39,6 @@ func (o Options) config() reconcile.Config {
 	return reconcile.Config{
 		SyncInterval: int64(o.SyncInterval), MaxLag: int64(o.MaxLag), CommandTimeout: int64(o.CommandTimeout),
 		HeartbeatInterval: int64(o.HeartbeatInterval), MinBackoff: int64(o.MinBackoff), MaxBackoff: int64(o.MaxBackoff),
-		DegradeAfter: o.DegradeAfter, ExpectedNodes: o.ExpectedNodes, MaxBatch: o.MaxBatch, Fallback: o.Fallback, Notices: !o.NoNotices,
+		DegradeAfter: o.DegradeAfter, ExpectedNodes: o.ExpectedNodes, MaxBatch: o.MaxBatch, Fallback: o.Fallback, Notices: !o.PollOnly,
 	}
 }

@@ -109,7 +109,7 @@ func (o *nodeOracle) created(n *simNode, k oracleKey) {
 	if old := nb.shares[k]; old != nil {
 		admitted = old.admitted
 	}
-	nb.shares[k] = &share{admitted: admitted, least: limit.MaxUnits, buckets: map[int64]report.Bucket{}}
+	nb.shares[k] = &share{admitted: admitted, least: arith.MaxUnits, buckets: map[int64]report.Bucket{}}
 	o.s.fleet.key(k).Begin(n.id)
 }
 
@@ -127,7 +127,7 @@ func (o *nodeOracle) book(k oracleKey) *book {
 // dropped: the node has forgotten what it was answered.
 func (o *nodeOracle) dropped(n *simNode, k oracleKey) {
 	sh := o.nodes[n].shares[k]
-	*sh = share{admitted: sh.admitted, least: limit.MaxUnits, buckets: map[int64]report.Bucket{}}
+	*sh = share{admitted: sh.admitted, least: arith.MaxUnits, buckets: map[int64]report.Bucket{}}
 	o.s.fleet.key(k).End(n.id)
 	delete(o.s.fleet.key(k).strays, n.id)
 }
@@ -220,7 +220,7 @@ func (o *nodeOracle) answered(n *simNode, x *exchange, r redisstore.Reply) {
 	given := o.given(nb, x.b.Shard, x.executed)
 	for i := range x.b.Ops {
 		op, st := &x.b.Ops[i], r.States[i]
-		if op.Rule.Algorithm() == limit.AlgorithmFunnel {
+		if arith.Of(op.Rule).Algorithm == arith.TokenBucket {
 			nb.shares[o.index[op.Key]].topUp(op, x, st, given, o.s.now, nb.stalled)
 		}
 		if st.Err == nil {
@@ -312,7 +312,7 @@ func (o *nodeOracle) heard(n *simNode, k oracleKey, done redisstore.Renewed, at,
 	sh.gen, sh.own, sh.base, sh.answeredAt, sh.slack, sh.fuzzy = done.State.Gen, nil, 0, at, o.s.longest()+50*ms, true
 	clear(sh.buckets)
 	if lv := done.State.Level; lv != (arith.Span{}) {
-		sh.base = float64(at-simStart) + float64(lv.NS) + float64(lv.Rem)/float64(max(k.rule.Units(), 1))
+		sh.base = float64(at-simStart) + float64(lv.NS) + float64(lv.Rem)/float64(max(arith.Of(k.rule).Units, 1))
 	}
 	for _, b := range done.State.Buckets {
 		sh.buckets[b.ID] = b

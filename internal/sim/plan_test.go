@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
+	"github.com/hybridlimit/hybridlimit/internal/limittest"
 	"github.com/hybridlimit/hybridlimit/internal/reconcile"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -117,7 +119,7 @@ func drawRule(rng *rand.Rand, i int) *limit.Rule {
 	switch name := fmt.Sprint("r", i); rng.IntN(5) {
 	case 0, 1:
 		units := max(1, int64(float64(l)*math.Exp(2*rng.Float64()-1)))
-		return limit.Must(limit.Funnel("f"+name, l, units, period))
+		return limit.Must(limit.TokenBucket("f"+name, units, period, l))
 	case 2:
 		return limit.Must(limit.FixedWindow("x"+name, l, period))
 	case 3:
@@ -134,15 +136,15 @@ func drawLimit(rng *rand.Rand, r *limit.Rule) *limit.Rule {
 	if rng.IntN(10) == 0 {
 		l = 0
 	}
-	switch r.Algorithm() {
-	case limit.AlgorithmFunnel:
-		return limit.Must(limit.Funnel(r.Name(), l, r.Units(), r.Period()))
-	case limit.AlgorithmFixedWindow:
+	switch arith.Of(r).Algorithm {
+	case arith.TokenBucket:
+		return limit.Must(limit.TokenBucket(r.Name(), arith.Of(r).Units, r.Period(), l))
+	case arith.FixedWindow:
 		return limit.Must(limit.FixedWindow(r.Name(), l, r.Period()))
-	case limit.AlgorithmCalendar:
-		return limit.Must(limit.Quota(r.Name(), l, r.Calendar()))
+	case arith.CalendarQuota:
+		return limit.Must(limit.Quota(r.Name(), l, limittest.CalendarOf(r)))
 	}
-	return limit.Must(limit.SlidingWindowBuckets(r.Name(), l, r.Period(), r.Buckets()))
+	return limit.Must(limit.SlidingWindowBuckets(r.Name(), l, r.Period(), arith.Of(r).Buckets))
 }
 
 // faults are all kinds, in a fixed order: the seeds draw from it.

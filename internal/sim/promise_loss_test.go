@@ -16,7 +16,7 @@ import (
 func TestPromiseResetRolledBack(t *testing.T) {
 	for _, rule := range []*limit.Rule{
 		limit.Must(limit.SlidingWindow("sliding", 100, time.Hour)),
-		limit.Must(limit.Funnel("funnel", 100, 1, time.Hour)),
+		limit.Must(limit.TokenBucket("funnel", 1, time.Hour, 100)),
 	} {
 		s := emptySim(t, 1, Options{Shards: 1, SyncInterval: time.Second}, 1, []*limit.Rule{rule})
 		s.oracle.loose = true
@@ -69,7 +69,7 @@ func TestPromiseUnitsBeforeTheFirstAnswer(t *testing.T) {
 // TestPromiseStalledClock: a node whose clock stands still must not take for
 // lost what has leaked meanwhile, and put it back for everybody.
 func TestPromiseStalledClock(t *testing.T) {
-	rule := limit.Must(limit.Funnel("funnel", 10, 1, time.Second))
+	rule := limit.Must(limit.TokenBucket("funnel", 1, time.Second, 10))
 	s := newSim(t, 8, 2, rule)
 	s.run(2 * time.Second)
 	a, b := s.nodes[0], s.nodes[1]

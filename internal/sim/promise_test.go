@@ -32,7 +32,7 @@ func TestPromiseConnected(t *testing.T) {
 	const lim, window = 1000, 10 * time.Second
 	for _, rule := range []*limit.Rule{
 		limit.Must(limit.SlidingWindow("sliding", lim, window)),
-		limit.Must(limit.Funnel("funnel", lim, lim, window)),
+		limit.Must(limit.TokenBucket("funnel", lim, window, lim)),
 	} {
 		for seed := range uint64(4) {
 			s := newSim(t, seed, 3, rule)
@@ -41,10 +41,10 @@ func TestPromiseConnected(t *testing.T) {
 			list := s.overload(40*time.Second, rule, lim/10)
 			// Σ over the other nodes of min(L, 2·r·(S+δ)): r = 100/s, S+δ about 0.1 s.
 			bound := int64(lim + 2*2*100*102/1000)
-			if rule.Algorithm() == limit.AlgorithmFunnel {
+			if arith.Of(rule).Algorithm == arith.TokenBucket {
 				bound += lim // a leaky bucket admits its capacity on top of what leaks
 			}
-			if rule.Algorithm() == limit.AlgorithmSlidingWindow {
+			if arith.Of(rule).Algorithm == arith.SlidingWindow {
 				bound += arith.Of(rule).Share
 			}
 			most, least := int64(oracle.Fullest(list, int64(window))), len(list)
@@ -129,7 +129,7 @@ func TestPromiseLostData(t *testing.T) {
 	for _, rule := range []*limit.Rule{
 		limit.Must(limit.SlidingWindow("sliding", 500, time.Hour)),
 		limit.Must(limit.FixedWindow("fixed", 500, time.Hour)),
-		limit.Must(limit.Funnel("funnel", 500, 1, time.Hour)),
+		limit.Must(limit.TokenBucket("funnel", 1, time.Hour, 500)),
 	} {
 		for seed := range uint64(20) {
 			s := newSim(t, seed, 3, rule)

@@ -201,7 +201,7 @@ func (s *sim) agreedOn(n *simNode, k oracleKey) {
 	rule := n.rule(k.rule)
 	off := 10*ms + s.stays()
 	low, high := bk.server.remaining(bk.name, rule, -off), bk.server.remaining(bk.name, rule, off)
-	if rule.Algorithm() == limit.AlgorithmFunnel { // what a slow answer has added may still count: see topUp
+	if arith.Of(rule).Algorithm == arith.TokenBucket { // what a slow answer has added may still count: see topUp
 		low = min(low, max(rule.Limit()-int64(math.Ceil((s.oracle.nodes[n].shares[k].latest-float64(s.now-simStart))/unit(rule))), 0))
 	}
 	if res.Remaining < low-1 || res.Remaining > high+1 {
@@ -212,7 +212,7 @@ func (s *sim) agreedOn(n *simNode, k oracleKey) {
 // remaining returns what is left of a key by the server's data, off from now.
 func (v *simServer) remaining(key string, r *limit.Rule, off int64) int64 {
 	now := v.time()
-	if r.Algorithm() == limit.AlgorithmFunnel {
+	if arith.Of(r).Algorithm == arith.TokenBucket {
 		level := max(float64(arith.Of(r).Sub(v.model.leakyAt(now, key).tat, arith.Span{NS: now}).NS)-float64(off), 0)
 		return max(r.Limit()-int64(math.Ceil(level/unit(r))), 0)
 	}

@@ -75,7 +75,7 @@ func (v *simServer) behind(horizon int64) (most int64) {
 // holds returns how many units the server's data of a key says that there are.
 func (v *simServer) holds(key string, r *limit.Rule) float64 {
 	now := v.time()
-	if r.Algorithm() == limit.AlgorithmFunnel {
+	if arith.Of(r).Algorithm == arith.TokenBucket {
 		return max(float64(arith.Of(r).Sub(v.model.leakyAt(now, key).tat, arith.Span{NS: now}).NS)/unit(r), 0)
 	}
 	sum, oldest := int64(0), arith.Of(r).Index(now)-int64(arith.Of(r).Kept)

@@ -75,7 +75,7 @@ func (o *nodeOracle) answeredKey(sh *share, r *limit.Rule, st report.State, x *e
 		i++
 	}
 	old := sh.own[:i]
-	isLeaky, before := r.Algorithm() == limit.AlgorithmFunnel, 0.0
+	isLeaky, before := arith.Of(r).Algorithm == arith.TokenBucket, 0.0
 	if isLeaky {
 		before = o.tat(sh, r, old) - float64(st.Forgiven)*unit(r)
 		before = o.forgiven(sh, r, old, before, st.Forgiven, x.executed)
@@ -93,7 +93,7 @@ func (o *nodeOracle) answeredKey(sh *share, r *limit.Rule, st report.State, x *e
 	}
 	was := sh.slack
 	sh.answeredAt, sh.slack, sh.fuzzy, sh.unreadable = x.executed, o.slack(), false, false
-	base := float64(x.executed-simStart) + float64(st.Level.NS) + float64(st.Level.Rem)/float64(max(r.Units(), 1))
+	base := float64(x.executed-simStart) + float64(st.Level.NS) + float64(st.Level.Rem)/float64(max(arith.Of(r).Units, 1))
 	if !isLeaky {
 		base = 0
 	}
@@ -165,7 +165,7 @@ func (sh *share) broken(booked bool, x *exchange) {
 }
 
 // unit is what one unit adds to the time at which a leaky bucket runs empty, ns.
-func unit(r *limit.Rule) float64 { return float64(r.Period()) / float64(r.Units()) }
+func unit(r *limit.Rule) float64 { return float64(r.Period()) / float64(arith.Of(r).Units) }
 
 // tat returns when a leaky bucket runs empty that was answered sh and saw own.
 func (o *nodeOracle) tat(sh *share, r *limit.Rule, own []admission) float64 {

@@ -16,7 +16,7 @@ func TestShardWithoutAnswers(t *testing.T) {
 	for _, busy := range []int{1, 64} {
 		s, n := lonely(t, Options{Shards: 4, SyncInterval: 10 * time.Millisecond, MaxLag: 10 * time.Millisecond}, 1, 8)
 		begun, changes := s.now, n.stats.StateChanges.Load()
-		rule := limit.Must(limit.Funnel("f", 1_000_000_000, 1_000_000_000, time.Second))
+		rule := limit.Must(limit.TokenBucket("f", 1_000_000_000, time.Second, 1_000_000_000))
 		k := keyOf(s, 2)
 		s.servers[0].broken = func(shard int) bool { return shard == 2 }
 		s.servers[0].silent = true
@@ -43,7 +43,7 @@ func TestShardWithoutAnswers(t *testing.T) {
 
 // While a slow server is busy with what is new, it still gets what it has missed.
 func TestMissedGoesFirst(t *testing.T) {
-	rule := limit.Must(limit.Funnel("f", 1_000_000_000, 1_000_000_000, time.Second))
+	rule := limit.Must(limit.TokenBucket("f", 1_000_000_000, time.Second, 1_000_000_000))
 	for _, load := range []bool{false, true} {
 		s := emptySim(t, 1, Options{Shards: 64, SyncInterval: 10 * time.Millisecond, MaxLag: 10 * time.Millisecond}, 1, []*limit.Rule{rule})
 		s.oracle.loose = true
@@ -90,7 +90,7 @@ func TestMissedGoesFirst(t *testing.T) {
 // While one master is down, failures of another do not put heartbeats off: a node that sends
 // none for three is taken for gone.
 func TestHeartbeatsWhileOneIsDown(t *testing.T) {
-	rule := limit.Must(limit.Funnel("f", 1_000, 1_000, time.Second))
+	rule := limit.Must(limit.TokenBucket("f", 1_000, time.Second, 1_000))
 	for _, cut := range []float64{0.05, 0.15} {
 		s := spread(t, Options{Shards: 64}, func(i int) int { return i % 2 }, rule)
 		n := s.addNode(Options{})

@@ -13,7 +13,7 @@ func smallWindow(limits int64, per time.Duration) *limit.Rule {
 }
 
 func smallFunnel(limits int64, per time.Duration) *limit.Rule {
-	return limit.Must(limit.Funnel("funnel", limits, limits, per))
+	return limit.Must(limit.TokenBucket("funnel", limits, per, limits))
 }
 
 // asOne is what a fleet is held to that is as exact as one process.

@@ -269,7 +269,7 @@ type smallTruth struct {
 }
 
 func (t *smallTruth) admit(now int64) {
-	if t.rule.Algorithm() == limit.AlgorithmFunnel {
+	if arith.Of(t.rule).Algorithm == arith.TokenBucket {
 		t.tat = max(t.tat, float64(now-simStart)) + unit(t.rule)
 		return
 	}
@@ -278,7 +278,7 @@ func (t *smallTruth) admit(now int64) {
 
 // room reports whether one unit more fits.
 func (t *smallTruth) room(now int64) bool {
-	if t.rule.Algorithm() == limit.AlgorithmFunnel {
+	if arith.Of(t.rule).Algorithm == arith.TokenBucket {
 		level := max(t.tat-float64(now-simStart), 0)
 		return level+unit(t.rule) <= float64(t.rule.Limit())*unit(t.rule)+1 // a rounded ns
 	}

@@ -19,7 +19,7 @@ import (
 // Fault 110: all that overtake did so in the order of their arrival, with the same result.
 func TestUrgentFlood(t *testing.T) {
 	for _, hot := range []hotKey{
-		{limit.Must(limit.TokenBucket("hot", limit.Tokens{Burst: 20, Refill: 20, Per: hotPer})), 20},
+		{limit.Must(limit.TokenBucket("hot", 20, hotPer, 20)), 20},
 		{limit.Must(limit.SlidingWindow("hot", 1000, hotPer)), 1},
 	} {
 		for _, units := range []int64{1, 3, 6} {
@@ -90,7 +90,7 @@ func (h hotKey) besideFlood(t *testing.T, limitOfOthers int64, within int, check
 func (h hotKey) most(nodes int64, hotFor time.Duration) int64 {
 	units := arith.Of(h.rule).Limit
 	most := units + units/int64(max(arith.Of(h.rule).Kept, 1))
-	if h.rule.Algorithm() == limit.AlgorithmFunnel {
+	if arith.Of(h.rule).Algorithm == arith.TokenBucket {
 		most = units + units*int64(hotFor)/int64(hotPer)
 	}
 	urgent := max(units/(4*nodes), min(units/(2*nodes), 4))
@@ -103,7 +103,7 @@ func (h hotKey) most(nodes int64, hotFor time.Duration) int64 {
 //
 // Fault 94: a busy client took that for an overload, and reported 32 keys per call.
 func TestFloodOnABusyMachine(t *testing.T) {
-	cold := limit.Must(limit.TokenBucket("cold", limit.Tokens{Burst: 10, Refill: 10, Per: time.Hour}))
+	cold := limit.Must(limit.TokenBucket("cold", 10, time.Hour, 10))
 	s, v := saturated(t, 1, 1, cold)
 	n := s.nodes[0]
 	n.starved = int64(20 * time.Millisecond)

@@ -120,7 +120,7 @@ func emptySim(t *testing.T, seed uint64, o Options, servers int, rules []*limit.
 		t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 0xfee1)), simTime: &simTime{now: simStart},
 		opt: o.withDefaults(), rules: rules, keys: 5, trace: 14695981039346656037,
 	}
-	s.opt.NoNotices = true // see withNotices
+	s.opt.PollOnly = true // see withNotices
 	s.oracle, s.fleet = newOracle(s), newSimFleet(s)
 	for i := range servers {
 		v := &simServer{s: s, id: i, model: newModelRedis(), clock: simClock{at: simStart, base: simStart}}

@@ -39,10 +39,10 @@ func ways(table *Table) map[string]func(key string, rule *limit.Rule) {
 //
 // Fault 87: each time counted, told once for each name.
 func TestConflicts(t *testing.T) {
-	base := limit.Must(limit.Funnel("api", 1_000_000, 1, time.Second))
+	base := limit.Must(limit.TokenBucket("api", 1, time.Second, 1_000_000))
 	for what, other := range map[string]*limit.Rule{
-		"rate":      limit.Must(limit.Funnel("api", 1_000_000, 2, time.Second)),
-		"period":    limit.Must(limit.Funnel("api", 1_000_000, 1, time.Minute)),
+		"rate":      limit.Must(limit.TokenBucket("api", 2, time.Second, 1_000_000)),
+		"period":    limit.Must(limit.TokenBucket("api", 1, time.Minute, 1_000_000)),
 		"algorithm": limit.Must(limit.SlidingWindow("api", 1_000_000, time.Second)),
 	} {
 		table, _ := conflictsOf(t)

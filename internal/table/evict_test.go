@@ -189,7 +189,7 @@ func looksAreNoUse(t *testing.T, link *counter.Link) {
 // Counters whose rows are full leave as all others when they are as if never used.
 func TestIdleCountersLeaveFromFullRows(t *testing.T) {
 	table := newUnkept(t, Options{hash: oneHash})
-	rule := limit.Must(limit.Funnel("fast", 1, 1, time.Second))
+	rule := limit.Must(limit.TokenBucket("fast", 1, time.Second, 1))
 	flood(table, rule, "k", 5*rowSize)
 	if n := len(table.index.shard(42).extra); n != 3*rowSize {
 		t.Fatalf("%d counters besides the two rows", n)

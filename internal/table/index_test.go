@@ -307,7 +307,7 @@ func TestAdmittedCountsOnce(t *testing.T) {
 // Faults 37, 39: everything at once, then the table's invariants.
 func TestAdmittedDuringChecks(t *testing.T) {
 	table := newTable(t, Options{MaxKeys: 16, slack: 16, Clock: clock.System{}, Tallies: new(tally.Tallies)})
-	rule := limit.Must(limit.Funnel("fast", 1000, 1_000_000, time.Second))
+	rule := limit.Must(limit.TokenBucket("fast", 1_000_000, time.Second, 1000))
 	var counted atomic.Int64
 	var all sync.WaitGroup
 	for g := range 3 {

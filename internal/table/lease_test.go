@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/limittest"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -62,7 +63,7 @@ func TestLeasesHoldTheLimitOfWindows(t *testing.T) {
 				}
 			}
 			if log.Most > limittest.Bound(r) {
-				t.Errorf("%v in %d buckets, seed %d: %d units in one window, at most %d are promised", r, r.Buckets(), seed, log.Most, limittest.Bound(r))
+				t.Errorf("%v in %d buckets, seed %d: %d units in one window, at most %d are promised", r, arith.Of(r).Buckets, seed, log.Most, limittest.Bound(r))
 			}
 		}
 	}

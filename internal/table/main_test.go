@@ -8,6 +8,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/internal/limittest"
 	"github.com/hybridlimit/hybridlimit/internal/report"
@@ -104,7 +105,7 @@ func checkShardLocked(tb testing.TB, t *Table, sh *shard) int {
 	seen := make(map[string]bool)
 	note := func(c *counter.Counter, e *counter.Entry) {
 		h, print := t.hashOf(c.Key(), c.Rule())
-		id := fmt.Sprint(c.Rule().Algorithm(), c.Rule().Name(), c.Stored().Hashed, c.Key())
+		id := fmt.Sprint(arith.Of(c.Rule()).Algorithm, c.Rule().Name(), c.Stored().Hashed, c.Key())
 		switch {
 		case c.Dropped():
 			tb.Errorf("dead counter of %q in the index", c.Key())

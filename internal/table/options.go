@@ -46,6 +46,8 @@ type Options struct {
 	// that was used before and the one that is used now. It may be called under locks: it must
 	// neither block nor call the table. nil: it is not called.
 	Conflict func(was, is *limit.Rule)
+	// Rebuilt is called in the same way, once for a name, when its rule has been built anew many times.
+	Rebuilt func(rule *limit.Rule)
 	// Crowded is called, at most once in [crowdedEvery], when keys were displaced or units lost since the
 	// last call, or when half of MaxRemembered is taken. It is called by the goroutine of the sweep, which
 	// it must not block. nil: it is not called.

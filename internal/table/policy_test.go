@@ -45,7 +45,7 @@ func TestPolicyHearsOfUse(t *testing.T) {
 		"refused by a lease": {rule: slow(2)},
 		"a window":           {rule: windowRule(t, 1000, time.Hour, 10)},
 		"a log":              {rule: limit.Must(limit.SlidingLog("log", 1000, time.Hour))},
-		"too large numbers":  {rule: limit.Must(limit.Funnel("large", 1<<40, 1<<40-1, 365*24*time.Hour))},
+		"too large numbers":  {rule: limit.Must(limit.TokenBucket("large", 1<<40-1, 365*24*time.Hour, 1<<40))},
 		"in an outage":       {rule: slow(1000), multiplier: 3},
 		"no limit at all":    {rule: slow(1000), multiplier: counter.MultiplierOpen},
 		"in a full row":      {rule: slow(1000), hash: oneRow},
@@ -108,7 +108,7 @@ func TestPolicyLetsGo(t *testing.T) {
 // A counter that has left is not kept by the policy.
 func TestPolicyForgetsWhoHasLeft(t *testing.T) {
 	table := newUnkept(t, Options{})
-	rule, c := limit.Must(limit.Funnel("fast", 5, 1, time.Second)), table.clock.(*clock.Manual)
+	rule, c := limit.Must(limit.TokenBucket("fast", 1, time.Second, 5)), table.clock.(*clock.Manual)
 	for range 3 {
 		table.Allow("k", rule, 1, int64(c.Now()))
 		settle(t, table)
@@ -156,7 +156,7 @@ func TestCloseDuringChecks(t *testing.T) {
 // now and then need not be made anew each time. When many are new, and the fuller the table is,
 // it looks at more.
 func TestSweepPace(t *testing.T) {
-	fast := limit.Must(limit.Funnel("fast", 1, 1000, time.Second))
+	fast := limit.Must(limit.TokenBucket("fast", 1000, time.Second, 1))
 	goOn := func() bool { return true }
 	for _, c := range []struct{ keys, room, news, least int }{
 		{keys: 1000, room: 1 << 20, news: 0},

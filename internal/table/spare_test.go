@@ -123,7 +123,7 @@ func askFor(key string, r *limit.Rule, n int64) limit.Check {
 // Fault 106: reservations.
 func TestKeptCountersTakeHalfOfTheRoom(t *testing.T) {
 	const room, keys = 400, 2000
-	rule := limit.Must(limit.Funnel("bucket", 1, 1, time.Hour))
+	rule := limit.Must(limit.TokenBucket("bucket", 1, time.Hour, 1))
 	for _, kept := range []int{room / 4, room} {
 		table := newUnkept(t, Options{MaxKeys: 1, MaxRemembered: 1 << 16, slack: room - 1, hash: fixedHash})
 		now := int64(table.clock.Now())

@@ -41,6 +41,9 @@ type Stats struct {
 	// rules is guaranteed to hold. Only the first 1,024 names are watched, and checks that a lease
 	// decides are not seen.
 	Conflicts int64
+	// Rebuilt counts how often a rule was used after another one that is equal, as if it were built anew
+	// for each check. Leases belong to one rule, so such a check is slow.
+	Rebuilt int64
 }
 
 // tableCounts has the counts behind Stats. No check that a lease decides writes to them.

@@ -66,7 +66,7 @@ func New(o Options) (*Table, error) {
 	t.index.init(int(t.room))
 	t.memory = newMemory(t.index.initTraces(o.MaxRemembered))
 	t.group.Link, t.group.Tallies = o.Link, o.Tallies
-	t.names.OnConflict = o.Conflict
+	t.names.OnConflict, t.names.OnRebuilt = o.Conflict, o.Rebuilt
 	var err error
 	if t.policy, err = t.newPolicy(int64(o.MaxKeys)); err != nil {
 		return nil, err
@@ -350,7 +350,7 @@ func (t *Table) Stats() Stats {
 		Live:       s.live.Load(), Room: t.room,
 		Created: s.created.Load(), Expired: s.expired.Load(), Forgotten: s.forgotten.Load(),
 		Evictions: s.evictions.Load(), DroppedSets: s.dropped.Load(),
-		Overflow: s.overflow.Load(), Conflicts: t.names.Conflicts(),
+		Overflow: s.overflow.Load(), Conflicts: t.names.Conflicts(), Rebuilt: t.names.Rebuilt(),
 		Remembered: t.memory.live.Load(), RememberedRoom: t.memory.room,
 		Recalled: t.memory.recalled.Load(), Displaced: t.memory.displaced.Load(),
 	}

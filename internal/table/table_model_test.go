@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/clock"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -32,7 +33,7 @@ func TestPeekCreatesNothing(t *testing.T) {
 
 func TestRangeSeesEveryCounterThatStays(t *testing.T) {
 	const keys = 500
-	rule := limit.Must(limit.Funnel("stays", 1, 1, 24*time.Hour))
+	rule := limit.Must(limit.TokenBucket("stays", 1, 24*time.Hour, 1))
 	table := newTable(t, Options{MaxKeys: 300, slack: 1 << 16})
 	flood(table, rule, "stays", keys)
 	var done atomic.Bool
@@ -73,13 +74,13 @@ func TestRangeSeesEveryCounterThatStays(t *testing.T) {
 type model map[ident]*counter.Counter
 
 type ident struct {
-	alg       limit.Algorithm
+	alg       arith.Algorithm
 	name, key string
 }
 
 // ask asks for n units, and counts them or only looks.
 func (m model) ask(key string, rule *limit.Rule, n, now int64, take bool) limit.Result {
-	id := ident{alg: rule.Algorithm(), name: rule.Name(), key: key}
+	id := ident{alg: arith.Of(rule).Algorithm, name: rule.Name(), key: key}
 	c := m[id]
 	if c == nil {
 		c = counter.New(key, rule, 0, new(counter.Group), now)
@@ -95,13 +96,13 @@ func (m model) ask(key string, rule *limit.Rule, n, now int64, take bool) limit.
 // Fault 37: random questions are answered as by a map that forgets nothing.
 func TestTableDecidesLikeAMap(t *testing.T) {
 	rules := []*limit.Rule{
-		limit.Must(limit.Funnel("a", 5, 7, 3*time.Second)),
-		limit.Must(limit.Funnel("b", 1, 1, time.Second)),
+		limit.Must(limit.TokenBucket("a", 7, 3*time.Second, 5)),
+		limit.Must(limit.TokenBucket("b", 1, time.Second, 1)),
 		limit.Must(limit.SlidingWindow("a", 4, time.Second)),
 		limit.Must(limit.SlidingWindowBuckets("b", 3, 2*time.Second, 1)),
 		limit.Must(limit.FixedWindow("a", 6, time.Second)),
 		limit.Must(limit.SlidingLog("a", 3, 5*time.Second)),
-		limit.Must(limit.Funnel("zero", 0, 1, time.Second)),
+		limit.Must(limit.TokenBucket("zero", 1, time.Second, 0)),
 	}
 	for _, maxKeys := range []int{1, 20, 1000} {
 		seed := rand.Uint64()

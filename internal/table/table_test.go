@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/counter"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -179,7 +180,7 @@ func heap() int64 {
 //
 // Fault 39: newcomers to a table that is full of used-up keys.
 func TestNewKeysHaveTheirOwnLimit(t *testing.T) {
-	one, rule := limit.Must(limit.Funnel("one", 1, 1, 24*time.Hour)), slow(10)
+	one, rule := limit.Must(limit.TokenBucket("one", 1, 24*time.Hour, 1)), slow(10)
 	table := newTable(t, Options{MaxKeys: 256, slack: 256 * 2})
 	flood(table, one, "live", 256*3)
 	settle(t, table)
@@ -205,9 +206,9 @@ func TestNewKeysHaveTheirOwnLimit(t *testing.T) {
 // Fault 39: blocked keys leave newcomers their own counters.
 func TestBlockedKeysMakeRoom(t *testing.T) {
 	rule := slow(10)
-	for _, blocked := range []*limit.Rule{limit.Must(limit.Funnel("no", 0, 1, time.Hour)), limit.Must(limit.SlidingWindow("no", 0, time.Hour))} {
-		before := limit.Must(limit.Funnel("no", 5, 1, time.Hour))
-		if blocked.Algorithm() != limit.AlgorithmFunnel {
+	for _, blocked := range []*limit.Rule{limit.Must(limit.TokenBucket("no", 1, time.Hour, 0)), limit.Must(limit.SlidingWindow("no", 0, time.Hour))} {
+		before := limit.Must(limit.TokenBucket("no", 1, time.Hour, 5))
+		if arith.Of(blocked).Algorithm != arith.TokenBucket {
 			before = limit.Must(limit.SlidingWindow("no", 5, time.Hour))
 		}
 		table := newTable(t, Options{MaxKeys: 256, slack: 256 * 2})
@@ -217,15 +218,15 @@ func TestBlockedKeysMakeRoom(t *testing.T) {
 		settle(t, table)
 		for i := range 256 * 2 {
 			if got := admit(table, fmt.Sprint("newcomer", i), rule, 1, 20); got != 10 {
-				t.Fatalf("%v: a newcomer got %d units of 10", blocked.Algorithm(), got)
+				t.Fatalf("%v: a newcomer got %d units of 10", arith.Of(blocked).Algorithm, got)
 			}
 		}
 		settle(t, table)
 		if table.AllowBy(table.clock, "used", before, 1); table.Stats().Overflow != 0 {
-			t.Errorf("%v: %+v", blocked.Algorithm(), table.Stats())
+			t.Errorf("%v: %+v", arith.Of(blocked).Algorithm, table.Stats())
 		}
 		if res := table.Peek(table.clock, "used", before); res.Remaining != 0 {
-			t.Errorf("%v: what a key had used is forgotten: %+v", blocked.Algorithm(), res)
+			t.Errorf("%v: what a key had used is forgotten: %+v", arith.Of(blocked).Algorithm, res)
 		}
 		check(t, table)
 	}

@@ -132,14 +132,14 @@ type memory struct {
 // ruleID is what two rules have in common whose traces can be read by either.
 type ruleID struct {
 	name  string
-	alg   limit.Algorithm
+	alg   arith.Algorithm
 	limit int64
 	shape uint32
 }
 
 func idOf(rule *limit.Rule) ruleID {
 	r := arith.Of(rule)
-	return ruleID{r.Name, rule.Algorithm(), r.Limit, r.ShapeHash()}
+	return ruleID{r.Name, arith.Of(rule).Algorithm, r.Limit, r.ShapeHash()}
 }
 
 // sharedRule is a rule and the number of places that refer to it.

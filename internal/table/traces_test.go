@@ -193,7 +193,7 @@ func TestRulesOfTracesAreBounded(t *testing.T) {
 // Fault 106: a model of keys that come and go.
 func TestKeysThatComeAndGo(t *testing.T) {
 	rules := []*limit.Rule{windowRule(t, 10, time.Hour, 10), limit.Must(limit.FixedWindow("fixed", 8, time.Hour)),
-		limit.Must(limit.Funnel("bucket", 10, 10, time.Hour)), limit.Must(limit.FixedWindow("few", 3, time.Minute))}
+		limit.Must(limit.TokenBucket("bucket", 10, time.Hour, 10)), limit.Must(limit.FixedWindow("few", 3, time.Minute))}
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 7))
 		small := newUnkept(t, Options{MaxKeys: 1, MaxRemembered: 1 << 14, slack: 40})

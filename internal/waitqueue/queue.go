@@ -39,7 +39,7 @@ type Queues struct {
 
 // ident tells queues apart: by key, and by algorithm and name of the rule.
 type ident struct {
-	alg  limit.Algorithm
+	alg  arith.Algorithm
 	name string
 	key  string
 }
@@ -66,7 +66,7 @@ const maxAhead = 1 << 60
 type Limiter struct {
 	// Reserve books units if the terms allow it. Delay says when they may be used or, if they
 	// are not booked, when to ask again.
-	Reserve func(counter.Terms) *limit.Reservation
+	Reserve func(counter.Terms) limit.Reservation
 	// Estimate returns after how many ns, at the least, n units can have been
 	// admitted after others that ask for ahead units in all.
 	Estimate func(ahead, n int64) int64
@@ -93,18 +93,18 @@ func (qs *Queues) Wait(ctx context.Context, key string, rule *limit.Rule, n int6
 		return err
 	}
 	if n > rule.Limit() {
-		return &limit.WaitError{Key: key, Rule: rule, N: n, Need: limit.Never, Left: decision.TimeLeft(ctx)}
+		return &limit.WaitError{Key: key, Rule: rule, Need: limit.Never}
 	}
 	if qs.waiting.Load() == 0 && ask.Reserve(counter.Terms{MaxDelay: -1, Share: true}).OK() {
 		return nil
 	}
-	id := ident{alg: rule.Algorithm(), name: rule.Name(), key: key}
+	id := ident{alg: arith.Of(rule).Algorithm, name: rule.Name(), key: key}
 	late := func(need int64) error {
 		left := decision.TimeLeft(ctx)
 		if time.Duration(need) <= left {
 			return nil
 		}
-		return &limit.WaitError{Key: key, Rule: rule, N: n, Need: time.Duration(need), Left: left}
+		return &limit.WaitError{Key: key, Rule: rule, Need: time.Duration(need)}
 	}
 	ahead, me, err := qs.join(id, n)
 	if err != nil {
@@ -126,7 +126,7 @@ func (qs *Queues) Wait(ctx context.Context, key string, rule *limit.Rule, n int6
 // window it gets within one window, unless other nodes take them. So it ends its claim
 // after two, not to keep other callers of this node from what it will not get.
 func (qs *Queues) serve(ctx context.Context, id ident, me *waiter, ask Limiter, window time.Duration, late func(int64) error) error {
-	if id.alg == limit.AlgorithmFunnel {
+	if id.alg == arith.TokenBucket {
 		qs.booked(id, me)
 	} else {
 		defer ask.Unclaim()
@@ -140,7 +140,7 @@ func (qs *Queues) serve(ctx context.Context, id ident, me *waiter, ask Limiter, 
 		if r.OK() {
 			err := qs.sleep(ctx, r.Delay(), ask)
 			if err != nil {
-				r.Cancel()
+				_ = r.Cancel(ctx) // in memory there is no error
 			}
 			return err
 		}

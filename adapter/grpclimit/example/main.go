@@ -25,8 +25,8 @@ import (
 )
 
 var (
-	perPeer  = limit.Must(limit.TokenBucket("per peer", limit.Tokens{Burst: 3, Refill: 1, Per: time.Hour}))             // 3 at once, then 1 an hour
-	upstream = limit.Must(limit.TokenBucket("upstream", limit.Tokens{Burst: 1, Refill: 1, Per: 20 * time.Millisecond})) // one every 20 ms
+	perPeer  = limit.Must(limit.TokenBucket("per peer", 1, time.Hour, 3))           // 3 at once, then 1 an hour
+	upstream = limit.Must(limit.TokenBucket("upstream", 1, 20*time.Millisecond, 1)) // one every 20 ms
 )
 
 func main() {

@@ -22,6 +22,7 @@ func Metrics() []Metric {
 		{"hybridlimit_invalid_checks_total", "Checks that cannot be decided, all denied: a negative number of units, or a rule that cannot be used.", true, []string{"rule"}, invalid},
 		{"hybridlimit_exempt_checks_total", "Checks that were not made, because nothing limits who asks.", true, []string{"rule"}, exempt},
 		{"hybridlimit_rule_conflicts_total", "Uses of a rule after another one of its name that counts differently.", true, nil, count(func(s *Snapshot) uint64 { return s.Conflicts })},
+		{"hybridlimit_rebuilt_rules_total", "Uses of a rule after another one that is equal: it is built anew, and such a check is slow.", true, nil, count(func(s *Snapshot) uint64 { return s.Rebuilt })},
 
 		{"hybridlimit_exact_asked_total", "Checks by exact rules that have asked Redis.", true, nil, count(func(s *Snapshot) uint64 { return s.ExactAsked })},
 		{"hybridlimit_exact_failed_total", "Checks by exact rules that Redis has not decided: the caller got an error.", true, nil, count(func(s *Snapshot) uint64 { return s.ExactFailed })},
@@ -63,7 +64,7 @@ func Metrics() []Metric {
 		{"hybridlimit_notices_heard_total", "Notices of other nodes that have arrived.", true, nil, count(func(s *Snapshot) uint64 { return s.NoticesHeard })},
 		{"hybridlimit_notices_missed_total", "Messages with notices that came faster than the node can handle them, and were dropped.", true, nil, count(func(s *Snapshot) uint64 { return s.NoticesMissed })},
 		{"hybridlimit_notices_late_total", "Notices that had to wait, because Redis delivers 20,000 messages a second at most.", true, nil, count(func(s *Snapshot) uint64 { return s.NoticesLate })},
-		{"hybridlimit_deaf", "1 while notices of other nodes do not arrive although Redis answers, or cannot be published. 0 with NoNotices.", false, nil, yes(func(s *Snapshot) bool { return s.State.Deaf != "" })},
+		{"hybridlimit_notices_down", "1 while notices of other nodes do not arrive although Redis answers, or cannot be published. 0 with PollOnly.", false, nil, yes(func(s *Snapshot) bool { return s.State.NoticesDown != "" })},
 
 		{"hybridlimit_mode", "1 for the mode that the limiter is in, 0 for the others.", false, []string{"mode"}, modes},
 		{"hybridlimit_degraded", "1 while Redis, or a part of it, cannot be reached, so that the fallback decides.", false, nil, yes(func(s *Snapshot) bool { return s.State.Mode == hybrid.Degraded })},

@@ -124,7 +124,7 @@ var shown = map[string][]struct {
 	"HybridlimitKeysQuarantined":    {{`hybridlimit_quarantined_keys`, 0, 1, false}},
 	"HybridlimitNodesDisagree":      {{`hybridlimit_nodes{instance="a"}`, 2, 1, false}, {`hybridlimit_nodes{instance="b"}`, 2, 2, false}},
 	"HybridlimitLayoutMismatch":     {{`hybridlimit_layout_mismatches`, 0, 1, false}},
-	"HybridlimitDeaf":               {{`hybridlimit_deaf`, 0, 1, false}},
+	"HybridlimitNoticesDown":        {{`hybridlimit_notices_down`, 0, 1, false}},
 	"HybridlimitExactFailing":       {{`hybridlimit_exact_failed_total`, 0, 2, true}, {`hybridlimit_exact_asked_total`, 100, 100, true}},
 	"HybridlimitKeysForgotten":      {{`hybridlimit_displaced_keys_total`, 5, 6, false}},
 	"HybridlimitMisuse":             {{`hybridlimit_invalid_checks_total{rule="api"}`, 0, 1, false}},

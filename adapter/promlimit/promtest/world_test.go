@@ -100,7 +100,7 @@ func (w *world) serve(t *testing.T) map[string]string {
 
 var (
 	perUser = limit.Must(limit.SlidingWindow("api", 100, time.Minute))
-	login   = limit.Must(limit.TokenBucket("login", limit.Tokens{Burst: 5, Refill: 5, Per: time.Minute}))
+	login   = limit.Must(limit.TokenBucket("login", 5, time.Minute, 5))
 	planned = limit.Must(limit.SlidingWindow("planned", 10, time.Minute)).DryRun()
 )
 

@@ -118,8 +118,8 @@ func (f Fleet) delay() float64 { return (linger + f.Exchange).Seconds() }
 func (f Fleet) admits(rate float64) (units, left float64) {
 	limits, period := float64(f.Rule.Limit()), f.Rule.Period().Seconds()
 	leaks := limits / period
-	if f.Rule.Algorithm() == limit.AlgorithmFunnel {
-		leaks = float64(f.Rule.Units()) / period
+	if arith.Of(f.Rule).Algorithm == arith.TokenBucket {
+		leaks = float64(arith.Of(f.Rule).Units) / period
 		if rate < leaks {
 			return rate, limits // it is empty between two units
 		}

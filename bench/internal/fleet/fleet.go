@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/inside"
 	"github.com/hybridlimit/hybridlimit/internal/rig"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -71,7 +72,7 @@ func HybridExact(addr string, nodes int, rule *limit.Rule, o hybrid.Options) (*F
 	}
 	for i, l := range f.Limiters {
 		f.Ask[i] = func(key string) bool {
-			res, err := l.TakeExact(context.Background(), key, rule, 1)
+			res, err := l.TakeExact(context.Background(), limit.Check{Key: key, Rule: rule})
 			return f.answered(err) && res.Allowed
 		}
 	}
@@ -111,7 +112,7 @@ func Remote(addr string, nodes int, rule *limit.Rule) (*Fleet, error) {
 // RedisRate opens nodes of the rival that asks Redis for each check.
 func RedisRate(addr string, nodes int, rule *limit.Rule) *Fleet {
 	f := &Fleet{}
-	at := redis_rate.Limit{Rate: int(rule.Units()), Burst: int(rule.Limit()), Period: rule.Period()}
+	at := redis_rate.Limit{Rate: int(arith.Of(rule).Units), Burst: int(rule.Limit()), Period: rule.Period()}
 	for range nodes {
 		l := redis_rate.NewLimiter(f.client(&redis.Options{Addr: addr}))
 		f.Ask = append(f.Ask, func(key string) bool {

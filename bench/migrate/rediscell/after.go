@@ -9,7 +9,7 @@ import (
 )
 
 // A max_burst of 15 is 16 at once.
-var perUser = limit.Must(limit.TokenBucket("api", limit.Tokens{Burst: 16, Refill: 30, Per: time.Minute})) // built once
+var perUser = limit.Must(limit.TokenBucket("api", 30, time.Minute, 16)) // built once
 
 // after returns whether to serve a user, and if not, the seconds to wait.
 func after(ctx context.Context, lim *remote.Limiter, user string) (ok bool, wait int64, err error) {

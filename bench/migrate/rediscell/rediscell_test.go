@@ -36,7 +36,7 @@ func TestDocumentedExample(t *testing.T) {
 func TestTableOfItsTests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lim := limit.Must(remote.New(bubble.Client(t, bubble.Start(t), 0), remote.Options{}))
-		rule, start := limit.Must(limit.TokenBucket("foo", limit.Tokens{Burst: 5, Refill: 1, Per: time.Second})), time.Now()
+		rule, start := limit.Must(limit.TokenBucket("foo", 1, time.Second, 5)), time.Now()
 		const ms, s, never = time.Millisecond, time.Second, limit.Never
 		for i, c := range []struct {
 			at        time.Duration
@@ -81,7 +81,7 @@ func (c cell) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		if args := fmt.Sprint(cmd.Args()...); args != "CL.THROTTLEapi:alice15 30 60 1" {
 			return errors.New(args)
 		}
-		res, err := c.lim.Take(ctx, "alice", limit.Must(limit.TokenBucket("cell", limit.Tokens{Burst: 16, Refill: 30, Per: time.Minute})), 1)
+		res, err := c.lim.Take(ctx, "alice", limit.Must(limit.TokenBucket("cell", 30, time.Minute, 16)), 1)
 		numbers := five(res)
 		cmd.(*redis.Cmd).SetVal([]any{numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]})
 		return err

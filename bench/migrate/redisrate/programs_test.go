@@ -35,7 +35,7 @@ func before(rdb *redis.Client, next http.Handler) http.Handler {
 	})
 }
 
-var perUser = limit.Must(limit.TokenBucket("api", limit.Tokens{Burst: 120, Refill: 120, Per: time.Minute})) // built once
+var perUser = limit.Must(limit.TokenBucket("api", 120, time.Minute, 120)) // built once
 
 // after is the service that asks hybrid itself.
 func after(rdb *redis.Client, next http.Handler) (http.Handler, *hybrid.Limiter, error) {

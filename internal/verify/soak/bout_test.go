@@ -104,16 +104,16 @@ func (b *bout) must(t *testing.T, when string, place int, want float64) {
 // misjudged at the borders of short windows a few units more are allowed.
 func tenthMore(r *limit.Rule) *limit.Rule {
 	more := r.Limit() + r.Limit()/5
-	if r.Algorithm() == limit.AlgorithmSlidingWindow && r.Buckets() == 1 {
+	if arith.Of(r).Algorithm == arith.SlidingWindow && arith.Of(r).Buckets == 1 {
 		more += arith.Of(r).Share // as much more may be in a window
 	}
-	switch r.Algorithm() {
-	case limit.AlgorithmFunnel:
-		return limit.Must(limit.Funnel(r.Name(), more, r.Units(), r.Period()))
-	case limit.AlgorithmFixedWindow:
+	switch arith.Of(r).Algorithm {
+	case arith.TokenBucket:
+		return limit.Must(limit.TokenBucket(r.Name(), arith.Of(r).Units, r.Period(), more))
+	case arith.FixedWindow:
 		return limit.Must(limit.FixedWindow(r.Name(), more, r.Period()))
 	}
-	return limit.Must(limit.SlidingWindowBuckets(r.Name(), more, r.Period(), r.Buckets()))
+	return limit.Must(limit.SlidingWindowBuckets(r.Name(), more, r.Period(), arith.Of(r).Buckets))
 }
 
 // playLocal has a limiter without Redis decide by one rule, and the oracle

@@ -20,7 +20,7 @@ func TestWindowsSince(t *testing.T) {
 		{fixed, 20 * time.Second, 20 * time.Second},
 		{sliding, 20*time.Second - 1, 10 * time.Second},
 		{sliding, 20 * time.Second, 11 * time.Second},
-		{limit.Must(limit.Funnel("funnel", 5, 1, time.Second)), 20 * time.Second, 0},
+		{limit.Must(limit.TokenBucket("funnel", 1, time.Second, 5)), 20 * time.Second, 0},
 	} {
 		p := newSpec(c.rule)
 		if since := p.since(time.Unix(0, int64(c.now))); since != int64(c.want) {
@@ -83,7 +83,7 @@ func TestVerifyFunnel(t *testing.T) {
 		units float64
 		want  bool
 	}{{167, false}, {166, true}} {
-		b := newBout(limit.Must(limit.Funnel("f", 1000, 50, time.Second)), 1)
+		b := newBout(limit.Must(limit.TokenBucket("f", 50, time.Second, 1000)), 1)
 		b.admit(2) // and one of them leaks
 		b.run(199, turn{})
 		rd := reading{from: 201, to: 201, counts: []count{{units: c.units}}}

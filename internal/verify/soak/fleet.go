@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/oracle"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -382,7 +383,7 @@ func (f *fleet) admit(place, k int, l *lap) {
 func (f *fleet) forgive(units int64) {
 	for k := range f.keys {
 		b := &f.keys[k]
-		if b.rule.Algorithm() != limit.AlgorithmFunnel {
+		if arith.Of(b.rule).Algorithm != arith.TokenBucket {
 			continue
 		}
 		b.Refund(f.forgiver(), when(f.now), units)

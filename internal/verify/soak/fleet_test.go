@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hybridlimit/hybridlimit/hybrid"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -304,8 +305,8 @@ func TestStarvation(t *testing.T) {
 			for i := range 2000 {
 				if c.units > 0 { // about the limit, by both in turn
 					rate := float64(rule.Limit()) / rule.Period().Seconds() * slot.Seconds()
-					if rule.Units() > 0 {
-						rate = float64(rule.Units()) * slot.Seconds()
+					if arith.Of(rule).Units > 0 {
+						rate = float64(arith.Of(rule).Units) * slot.Seconds()
 					}
 					n := int32(rate*float64(i+1)) - int32(rate*float64(i))
 					b.nodes[i%2].items = []asked{{offered: c.offered, units: n}}

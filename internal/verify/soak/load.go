@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/rig"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
@@ -33,8 +34,8 @@ const quotaUnits = 500
 
 // hotRules are shared by the nodes at several times their limits.
 var hotRules = []*limit.Rule{
-	limit.Must(limit.Funnel("funnel", 80, 40, time.Second)),
-	limit.Must(limit.Funnel("deep-funnel", 300, 30, time.Second)),
+	limit.Must(limit.TokenBucket("funnel", 40, time.Second, 80)),
+	limit.Must(limit.TokenBucket("deep-funnel", 30, time.Second, 300)),
 	limit.Must(limit.SlidingWindow("sliding", 200, 4*time.Second)),
 	limit.Must(limit.SlidingWindow("long-sliding", 400, 10*time.Second)),
 	limit.Must(limit.SlidingWindowBuckets("two-buckets", 250, 5*time.Second, 1)),
@@ -48,7 +49,7 @@ const hotKeys = 2
 var quotaRules = []*limit.Rule{
 	limit.Must(limit.SlidingWindow("quota", quotaUnits, year)),
 	limit.Must(limit.FixedWindow("quota", quotaUnits, 100*year)),
-	limit.Must(limit.Funnel("quota", quotaUnits, 1, 24*time.Hour)),
+	limit.Must(limit.TokenBucket("quota", 1, 24*time.Hour, quotaUnits)),
 	limit.Must(limit.Quota("quota", quotaUnits, lastingMonth(time.Now()))),
 }
 
@@ -63,7 +64,7 @@ var tollRule = limit.Must(limit.SlidingWindowBuckets("toll", 1<<40, year, 1))
 
 // junkRules are those of the one-off keys.
 var junkRules = []*limit.Rule{
-	limit.Must(limit.Funnel("junk", 5, 5, time.Second)),
+	limit.Must(limit.TokenBucket("junk", 5, time.Second, 5)),
 	limit.Must(limit.SlidingWindow("junk", 5, 3*time.Second)),
 	limit.Must(limit.FixedWindow("junk", 5, 2*time.Second)),
 }
@@ -78,8 +79,8 @@ func newTraffic(nodes int) *traffic {
 	tr := &traffic{}
 	for _, r := range hotRules {
 		capacity := float64(r.Limit()) / r.Period().Seconds()
-		if r.Units() > 0 {
-			capacity = float64(r.Units()) / r.Period().Seconds()
+		if arith.Of(r).Units > 0 {
+			capacity = float64(arith.Of(r).Units) / r.Period().Seconds()
 		}
 		for k := range hotKeys {
 			tr.items = append(tr.items, item{fmt.Sprintf("hot:%d", k), r, overload * capacity})

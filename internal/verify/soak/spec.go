@@ -24,10 +24,10 @@ type spec struct {
 }
 
 func newSpec(r *limit.Rule) spec {
-	p := spec{rule: r, limit: float64(r.Limit()), window: inSlots(r.Period()), fixed: r.Algorithm() == limit.AlgorithmFixedWindow}
+	p := spec{rule: r, limit: float64(r.Limit()), window: inSlots(r.Period()), fixed: arith.Of(r).Algorithm == arith.FixedWindow}
 	drain := r.Period()
-	if r.Algorithm() == limit.AlgorithmFunnel {
-		p.leak = float64(r.Units()) / float64(r.Period())
+	if arith.Of(r).Algorithm == arith.TokenBucket {
+		p.leak = float64(arith.Of(r).Units) / float64(r.Period())
 		drain = time.Duration(p.limit / p.leak)
 		p.window = max(inSlots(drain), inSlots(3*time.Second))
 	}

@@ -220,7 +220,7 @@ func (w *world) stored(it item, since int64) (units float64, err error) {
 		if err != nil {
 			return 0, fmt.Errorf("counter %s holds %q: %w", w.key(it), value, err)
 		}
-		return max(float64(us-now.UnixMicro())*float64(it.rule.Units())/float64(it.rule.Period().Microseconds()), 0), nil
+		return max(float64(us-now.UnixMicro())*float64(arith.Of(it.rule).Units)/float64(it.rule.Period().Microseconds()), 0), nil
 	}
 	buckets, err := rig.Buckets(w.key(it), value)
 	for _, b := range buckets {

@@ -35,8 +35,8 @@ var rules = []struct {
 	keys int
 }{
 	{limit.Must(limit.SlidingWindow("api per user", 60, 10*time.Second)), 1000, 200},
-	{limit.Must(limit.TokenBucket("search", limit.Tokens{Burst: 20, Refill: 100, Per: time.Second})), 80, 1},
-	{limit.Must(limit.TokenBucket("login per address", limit.Tokens{Burst: 5, Refill: 5, Per: time.Minute})), 20, 100},
+	{limit.Must(limit.TokenBucket("search", 100, time.Second, 20)), 80, 1},
+	{limit.Must(limit.TokenBucket("login per address", 5, time.Minute, 5)), 20, 100},
 	{limit.Must(limit.SlidingWindow("uploads, planned", 30, 10*time.Second)).DryRun(), 50, 20},
 }
 

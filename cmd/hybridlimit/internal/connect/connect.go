@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 	"github.com/hybridlimit/hybridlimit/remote"
 )
 
@@ -148,7 +149,7 @@ func (f Flags) single() (redis.UniversalClient, error) {
 		return nil, err
 	}
 	o.CredentialsProviderContext = f.credentials(o.Username)
-	o.Dialer = remote.BoundReplies(redis.NewDialer(o), 0)
+	o.Dialer = redisstore.Dialer(func() (time.Duration, *tls.Config) { return o.DialTimeout, o.TLSConfig })
 	return redis.NewClient(o), nil
 }
 
@@ -163,6 +164,7 @@ func (f Flags) sentinel() (redis.UniversalClient, error) {
 		return nil, err
 	}
 	o.CredentialsProviderContext = f.credentials(o.Username)
+	o.Dialer = redisstore.Dialer(func() (time.Duration, *tls.Config) { return o.DialTimeout, o.TLSConfig })
 	return redis.NewFailoverClient(o), nil
 }
 
@@ -179,6 +181,7 @@ func (f Flags) cluster() (redis.UniversalClient, error) {
 		return nil, err
 	}
 	o.CredentialsProviderContext = f.credentials(o.Username)
+	o.Dialer = redisstore.Dialer(func() (time.Duration, *tls.Config) { return o.DialTimeout, o.TLSConfig })
 	return redis.NewClusterClient(o), nil
 }
 

@@ -55,7 +55,7 @@ func checkNotices(f *facts, _ Options) answer {
 	for _, t := range f.notices {
 		if t.err != nil {
 			return wrong(fmt.Sprintf("%s does not work: %.200s.", strings.ToUpper(t.command), strings.TrimPrefix(t.err.Error(), "remote: ")),
-				"If there is a proxy before Redis, connect without it, or set NoNotices in all processes.")
+				"If there is a proxy before Redis, connect without it, or set PollOnly in all processes.")
 		}
 	}
 	return fine

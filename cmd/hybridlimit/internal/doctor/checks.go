@@ -17,7 +17,7 @@ var checks = []check{
 	{"database", Warning, "Limiters and this program look at different databases, and so do limiters whose options differ: they share no limits.", checkDatabase},
 	{"layouts", Warning, "Processes with another number of Shards or another version share no limits with these: together they admit several times a limit.", checkLayouts},
 	{"applications", Warning, "Processes with one KeyPrefix are one fleet, and share the rules of one name: two applications take from each other what one of them may use. After a rule has changed its algorithm both are there, too, until the old counters end.", checkApplications},
-	{"notices", Warning, "Nodes of package hybrid publish which keys are used up. Without that each learns it from its own reports: a fleet exceeds small limits by more, and its nodes say that they are deaf.", checkNotices},
+	{"notices", Warning, "Nodes of package hybrid publish which keys are used up. Without that each learns it from its own reports: a fleet exceeds small limits by more, and its nodes say that notices are down.", checkNotices},
 	{"eviction", Warning, "Redis evicts counters that still count when memory is short: their limits begin anew.", checkEviction},
 	{"memory", Warning, "A Redis without memory refuses all writes: nothing is counted.", checkMemory},
 	{"persistence", Warning, "A restart forgets everything. Nodes of package hybrid notice and report what they knew; package remote does not, and each limit begins anew.", checkPersistence},

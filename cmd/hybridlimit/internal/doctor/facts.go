@@ -13,9 +13,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/inspect"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
-	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // trips is how many round trips are measured.
@@ -34,7 +34,7 @@ type facts struct {
 	notices []trial // publishing and subscribing
 	scripts error
 	times   []reading
-	rules   map[string][]limit.Algorithm // by name, those of which there are counters
+	rules   map[string][]arith.Algorithm // by name, those of which there are counters
 	slow    []redis.SlowLog
 	events  []redis.Latency
 	fleet   redisstore.Fleet
@@ -166,7 +166,7 @@ func (f *facts) readDatabases(ctx context.Context, server redis.UniversalClient,
 // readRules looks at the names of counters among so many keys.
 func (f *facts) readRules(ctx context.Context, survey *inspect.Survey) {
 	const most = 10_000
-	f.rules = map[string][]limit.Algorithm{}
+	f.rules = map[string][]arith.Algorithm{}
 	_, f.rulesErr = survey.Scan(ctx, most, func(names []inspect.Name) error {
 		for _, n := range names {
 			if !slices.Contains(f.rules[n.Rule], n.Algorithm) {

@@ -8,9 +8,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/internal/inspect"
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
-	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // trial is a command that was tried, and the error.
@@ -157,7 +157,7 @@ func failed(tried []trial, reasons ...string) (list []trial) {
 
 // names returns a counter of each algorithm.
 func names() (list []inspect.Name) {
-	for _, a := range []limit.Algorithm{limit.AlgorithmFunnel, limit.AlgorithmSlidingWindow, limit.AlgorithmFixedWindow, limit.AlgorithmCalendar, limit.AlgorithmSlidingLog} {
+	for _, a := range []arith.Algorithm{arith.TokenBucket, arith.SlidingWindow, arith.FixedWindow, arith.CalendarQuota, arith.SlidingLog} {
 		list = append(list, inspect.Name{Rule: "doctor", Algorithm: a})
 	}
 	return list

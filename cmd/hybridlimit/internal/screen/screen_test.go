@@ -11,6 +11,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"go.uber.org/goleak"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -21,7 +22,7 @@ func TestWait(t *testing.T) {
 		0: "0s", -1: "0s", 1: "1ms", time.Millisecond: "1ms", 999 * time.Millisecond: "999ms", time.Second: "1000ms", time.Second + 1: "1.1s",
 		9900 * time.Millisecond: "9.9s", 10 * time.Second: "10.0s", 10*time.Second + 1: "11s", 59*time.Second + 1: "1m", time.Minute: "1m", 90 * time.Second: "1m30s",
 		time.Hour: "1h", time.Hour + 1: "1h1m", 25 * time.Hour: "25h", 48 * time.Hour: "48h", 48*time.Hour + 1: "2d1h", 72 * time.Hour: "3d", 490 * time.Hour: "20d10h", 500 * time.Hour: "20d20h",
-		100*day - 1: "100d", 100*day + 1: "101d", limit.MaxWindow: "36500d", limit.Never: "never",
+		100*day - 1: "100d", 100*day + 1: "101d", arith.MaxWindow: "36500d", limit.Never: "never",
 	} {
 		if got := Wait(d); got != want {
 			t.Errorf("%v is %q, want %q", d, got, want)

@@ -30,7 +30,7 @@ import (
 func TestStopReportsWhatIsPending(t *testing.T) {
 	redis := redistest.Start(t)
 	slow := func(o *Options) { // a new key is asked for at once while notices have just begun to arrive
-		o.Limiter.SyncInterval, o.Limiter.MaxLag, o.Limiter.NoNotices = time.Minute, time.Minute, true
+		o.Limiter.SyncInterval, o.Limiter.MaxLag, o.Limiter.PollOnly = time.Minute, time.Minute, true
 	}
 	a := begin(t, redis.Addr(), slow).synced()
 	pending := func() int64 { return a.server.Limiter().Stats().PendingUnits }

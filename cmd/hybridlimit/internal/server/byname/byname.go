@@ -22,7 +22,8 @@ var Unlimited = limit.Result{Allowed: true, Limit: -1, Remaining: -1}
 
 // Limiter is what decides; *hybrid.Limiter and *local.Limiter have it.
 type Limiter interface {
-	limit.Limiter
+	Take(key string, rule *limit.Rule, n int64) limit.Result
+	Peek(key string, rule *limit.Rule) limit.Result
 	Charge(key string, rule *limit.Rule, n int64) (charged int64)
 	Refund(key string, rule *limit.Rule, n int64) (back int64)
 }

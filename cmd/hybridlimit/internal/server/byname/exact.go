@@ -8,11 +8,10 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// exactLimiter is a limiter that lets Redis decide, as *hybrid.Limiter. Without these methods exact
+// exactLimiter is a limiter that lets Redis decide, as *hybrid.Limiter. Without this method exact
 // rules are decided as all others.
 type exactLimiter interface {
-	TakeExact(ctx context.Context, key string, rule *limit.Rule, n int64) (limit.Result, error)
-	TakeAllExact(ctx context.Context, checks ...limit.Check) (limit.AllResult, error)
+	TakeExact(ctx context.Context, checks ...limit.Check) (limit.AllResult, error)
 }
 
 // UndecidedError says that Redis was to decide a check by an exact rule, and has not: the units may
@@ -53,7 +52,8 @@ func (d Decider) TakeBy(ctx context.Context, key string, rule *limit.Rule, n int
 	if !ok || n == 0 || !rule.IsExact() {
 		return d.Limiter.Take(key, rule, n), nil
 	}
-	res, err := lim.TakeExact(ctx, key, rule, n)
+	v, err := lim.TakeExact(ctx, limit.Check{Key: key, Rule: rule, N: n})
+	res := v.Result
 	switch {
 	case err == nil || res.Source == limit.SourceInvalid:
 		return res, nil
@@ -73,7 +73,7 @@ func TakeAll(ctx context.Context, lim interface {
 	if !ok || !anyOf(checks, (*limit.Rule).IsExact) {
 		return lim.TakeAll(checks...), nil
 	}
-	v, err := exact.TakeAllExact(ctx, checks...)
+	v, err := exact.TakeExact(ctx, checks...)
 	if err == nil || errors.Is(err, limit.ErrUnsupported) {
 		return v, err
 	}

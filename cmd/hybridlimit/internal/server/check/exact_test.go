@@ -27,12 +27,7 @@ type silent struct {
 	asked []context.Context
 }
 
-func (s *silent) TakeExact(ctx context.Context, key string, rule *limit.Rule, n int64) (limit.Result, error) {
-	v, err := s.TakeAllExact(ctx, limit.Check{Key: key, Rule: rule, N: n})
-	return v.Result, err
-}
-
-func (s *silent) TakeAllExact(ctx context.Context, _ ...limit.Check) (v limit.AllResult, err error) {
+func (s *silent) TakeExact(ctx context.Context, _ ...limit.Check) (v limit.AllResult, err error) {
 	s.asked = append(s.asked, ctx)
 	v.Source, v.By = limit.SourceRemote, -1
 	if ctx.Err() != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/adapter/rules"
 	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/server/byname"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -44,7 +45,7 @@ func readNamed(fields map[string]*structpb.Value) (q named, hint string, err err
 			q.n, err = units(name, v, 0)
 		case "charge":
 			q.charge = true
-			q.n, err = units(name, v, -limit.MaxUnits)
+			q.n, err = units(name, v, -arith.MaxUnits)
 		default:
 			return q, namedFields, fmt.Errorf(`unknown field "%s"`, name)
 		}
@@ -73,8 +74,8 @@ func text(name string, v any) (string, error) {
 // units returns the value of a field that must be a number of units.
 func units(name string, v any, least float64) (int64, error) {
 	n, ok := v.(*structpb.Value_NumberValue)
-	if !ok || n.NumberValue < least || n.NumberValue > limit.MaxUnits || n.NumberValue != math.Trunc(n.NumberValue) {
-		return 0, fmt.Errorf("%s must be an integer from %.0f to %d", name, least, int64(limit.MaxUnits))
+	if !ok || n.NumberValue < least || n.NumberValue > arith.MaxUnits || n.NumberValue != math.Trunc(n.NumberValue) {
+		return 0, fmt.Errorf("%s must be an integer from %.0f to %d", name, least, int64(arith.MaxUnits))
 	}
 	return int64(n.NumberValue), nil
 }

@@ -34,7 +34,7 @@ func (s *store) Preload(_ context.Context, keys []string, rule *limit.Rule) erro
 }
 
 func rule(name string) *limit.Rule {
-	return limit.Must(limit.TokenBucket(name, limit.Tokens{Burst: 1, Refill: 1, Per: time.Second}))
+	return limit.Must(limit.TokenBucket(name, 1, time.Second, 1))
 }
 
 func TestLooksAreFetchedTogether(t *testing.T) {

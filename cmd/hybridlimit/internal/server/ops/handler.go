@@ -16,10 +16,10 @@ type Ready struct {
 	Ready bool `json:"ready"`
 	// Why says why it is not ready.
 	Why string `json:"why,omitempty"`
-	// Mode, Reason and Deaf are those of the limiter, see hybrid.State. Degraded is ready.
-	Mode   string `json:"mode"`
-	Reason string `json:"reason,omitempty"`
-	Deaf   string `json:"deaf,omitempty"`
+	// Mode, Reason and NoticesDown are those of the limiter, see hybrid.State. Degraded is ready.
+	Mode        string `json:"mode"`
+	Reason      string `json:"reason,omitempty"`
+	NoticesDown string `json:"notices_down,omitempty"`
 	// Rules and Descriptors is how many are in force, and RulesError why the rules file as it
 	// is now is not.
 	Rules       int    `json:"rules"`
@@ -31,7 +31,7 @@ type Ready struct {
 func Check(lim *hybrid.Limiter, file *rules.File, stopping bool) Ready {
 	state, stats := lim.State(), file.Stats()
 	r := Ready{
-		Ready: true, Mode: state.Mode.String(), Reason: state.Reason, Deaf: state.Deaf,
+		Ready: true, Mode: state.Mode.String(), Reason: state.Reason, NoticesDown: state.NoticesDown,
 		Rules: stats.Size.Rules, Descriptors: stats.Size.Descriptors, RulesError: stats.LastError,
 	}
 	if stopping {

@@ -24,9 +24,9 @@ type remote struct {
 	enough chan struct{} // the test has waited long enough
 }
 
-func (r *remote) TakeExact(ctx context.Context, _ string, _ *limit.Rule, _ int64) (limit.Result, error) {
+func (r *remote) TakeExact(ctx context.Context, _ ...limit.Check) (limit.AllResult, error) {
 	if r.fail != nil {
-		return limit.Result{Source: limit.SourceRemote}, r.fail
+		return limit.AllResult{Result: limit.Result{Source: limit.SourceRemote}}, r.fail
 	}
 	r.waits <- struct{}{}
 	select {
@@ -34,11 +34,7 @@ func (r *remote) TakeExact(ctx context.Context, _ string, _ *limit.Rule, _ int64
 		close(r.ended)
 	case <-r.enough:
 	}
-	return limit.Result{Source: limit.SourceRemote}, ctx.Err()
-}
-
-func (r *remote) TakeAllExact(context.Context, ...limit.Check) (limit.AllResult, error) {
-	panic("not asked")
+	return limit.AllResult{Result: limit.Result{Source: limit.SourceRemote}}, ctx.Err()
 }
 
 // What Redis does not decide is an error reply, also within a transaction, and the connection goes on.

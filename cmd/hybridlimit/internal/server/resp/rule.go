@@ -6,10 +6,11 @@ import (
 
 	"github.com/hybridlimit/hybridlimit/adapter/rules"
 	"github.com/hybridlimit/hybridlimit/cmd/hybridlimit/internal/server/byname"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-var quantity = field{"quantity", 0, limit.MaxUnits}
+var quantity = field{"quantity", 0, arith.MaxUnits}
 
 // take is HL.TAKE rule key [quantity]: units of a key under a rule of the rules file.
 func (s *Server) take(c *conn, args [][]byte) {
@@ -24,7 +25,7 @@ func (s *Server) take(c *conn, args [][]byte) {
 	s.answerNamed(c, args[0], res, err)
 }
 
-var settled = field{"quantity", -limit.MaxUnits, limit.MaxUnits}
+var settled = field{"quantity", -arith.MaxUnits, arith.MaxUnits}
 
 // charge is HL.CHARGE rule key quantity: counts units whether they fit or not, or gives them back if
 // the quantity is negative. It is answered as HL.PEEK is afterwards.

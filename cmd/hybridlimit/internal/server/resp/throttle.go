@@ -47,10 +47,10 @@ type field struct {
 
 // fields are those of CL.THROTTLE, behind the key.
 var fields = []field{
-	{"max_burst", 0, limit.MaxUnits - 1},
-	{"count", 1, limit.MaxUnits},
-	{"period", 1, int64(limit.MaxWindow / time.Second)},
-	{"quantity", 0, limit.MaxUnits},
+	{"max_burst", 0, arith.MaxUnits - 1},
+	{"count", 1, arith.MaxUnits},
+	{"period", 1, int64(arith.MaxWindow / time.Second)},
+	{"quantity", 0, arith.MaxUnits},
 }
 
 // number reads a field. It returns what is wrong with it, empty if nothing is.
@@ -102,7 +102,7 @@ func (r rate) build() (*limit.Rule, error) {
 	by := gcd(r.count, r.period)
 	count, period := r.count/by, r.period/by
 	name := fmt.Sprintf("CL.THROTTLE %d/%ds", count, period)
-	rule, err := limit.TokenBucket(name, limit.Tokens{Burst: r.burst + 1, Refill: count, Per: time.Duration(period) * time.Second})
+	rule, err := limit.TokenBucket(name, count, time.Duration(period)*time.Second, r.burst+1)
 	if err == nil {
 		arith.Of(rule).MadeUp = true
 	}

@@ -35,12 +35,7 @@ type remote struct {
 	fail  error
 }
 
-func (r *remote) TakeExact(ctx context.Context, key string, rule *limit.Rule, n int64) (limit.Result, error) {
-	v, err := r.TakeAllExact(ctx, limit.Check{Key: key, Rule: rule, N: n})
-	return v.Result, err
-}
-
-func (r *remote) TakeAllExact(ctx context.Context, checks ...limit.Check) (limit.AllResult, error) {
+func (r *remote) TakeExact(ctx context.Context, checks ...limit.Check) (limit.AllResult, error) {
 	r.asked = append(r.asked, append([]limit.Check(nil), checks...))
 	if err := ctx.Err(); err != nil {
 		return limit.AllResult{By: -1}, err

@@ -101,12 +101,12 @@ func (o override) build() (*rules.Descriptor, error) {
 	if o.times > 1 {
 		name += fmt.Sprintf("*%d", o.times)
 	}
-	if len(name) > limit.MaxNameBytes {
-		return nil, fmt.Errorf("the domain and the keys are too long: %d bytes with the unit, at most %d are allowed", len(name), limit.MaxNameBytes)
+	if len(name) > arith.MaxNameBytes {
+		return nil, fmt.Errorf("the domain and the keys are too long: %d bytes with the unit, at most %d are allowed", len(name), arith.MaxNameBytes)
 	}
 	per := durations[o.unit]
-	if int64(o.times) > int64(limit.MaxWindow/per) {
-		return nil, fmt.Errorf("unit_multiplier is %d, but a window may be %v at most", o.times, limit.MaxWindow)
+	if int64(o.times) > int64(arith.MaxWindow/per) {
+		return nil, fmt.Errorf("unit_multiplier is %d, but a window may be %v at most", o.times, arith.MaxWindow)
 	}
 	rule, err := limit.SlidingWindow(name, int64(o.limit), time.Duration(o.times)*per)
 	if err != nil {

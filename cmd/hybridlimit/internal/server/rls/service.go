@@ -12,12 +12,14 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/hybridlimit/hybridlimit/adapter/rules"
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
 // Limiter is what the service needs; *hybrid.Limiter and *local.Limiter have it.
 type Limiter interface {
-	limit.Limiter
+	Take(key string, rule *limit.Rule, n int64) limit.Result
+	Peek(key string, rule *limit.Rule) limit.Result
 	TakeAll(checks ...limit.Check) limit.AllResult
 	Charge(key string, rule *limit.Rule, n int64) (charged int64)
 	Refund(key string, rule *limit.Rule, n int64) (back int64)
@@ -142,8 +144,8 @@ func (s *Service) read(req *ratelimit.RateLimitRequest) ([]question, error) {
 			entries[j] = rules.Entry{Key: e.GetKey(), Value: e.GetValue()}
 		}
 		q := &asked[i]
-		if q.n, q.back = hits(req, d); q.n > limit.MaxUnits {
-			return nil, fmt.Errorf("hits_addend of descriptor %d is %d, at most %d are allowed", i, q.n, uint64(limit.MaxUnits))
+		if q.n, q.back = hits(req, d); q.n > arith.MaxUnits {
+			return nil, fmt.Errorf("hits_addend of descriptor %d is %d, at most %d are allowed", i, q.n, uint64(arith.MaxUnits))
 		}
 		var err error
 		if found[i], err = s.find(set, req.GetDomain(), entries, d.GetLimit()); err != nil {

@@ -10,6 +10,7 @@ import (
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/hybridlimit/hybridlimit/internal/arith"
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
@@ -53,10 +54,10 @@ func (q *question) current() (requests uint32, unit string) {
 		part = q.limit.Rule
 	}
 	n := part.Limit()
-	if part.Algorithm() == limit.AlgorithmFunnel {
-		n = part.Units()
+	if arith.Of(part).Algorithm == arith.TokenBucket {
+		n = arith.Of(part).Units
 	}
-	if c := part.Calendar(); c.Unit != 0 {
+	if c := arith.Of(part).Calendar; c != nil {
 		return uint32(min(n, math.MaxUint32)), c.Unit.String()
 	}
 	return uint32(min(n, math.MaxUint32)), units[part.Period()]

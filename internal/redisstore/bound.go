@@ -1,12 +1,16 @@
-package remote
+package redisstore
 
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"strconv"
 	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // defaultReplyBytes is the bound of [BoundReplies] if none is given.
@@ -19,19 +23,14 @@ const mostReplyBytes = 128 << 20
 // BoundReplies returns a dialer whose connections fail, with [ErrBadReply], as
 // soon as the server announces or sends a reply that would take more than most
 // bytes of memory: at most 128 MiB, 0 means 64 MiB, which is more than any reply to
-// this package.
+// the scripts.
 //
 // go-redis allocates as much memory as a header announces, before any of it has
 // arrived, and recurses into nested arrays without a bound. A dozen bytes from a
 // server at Redis' address are enough to end the process: running out of memory or
 // of stack cannot be recovered from, and the goroutines in which a ClusterClient
-// runs its pipelines do not recover from panics. If the server, or the network to
-// it, is trusted less than the process itself, build the client with
-//
-//	o.Dialer = remote.BoundReplies(redis.NewDialer(o), 0)
-//
-// It costs about 1 ns per byte of a reply's headers and nothing else. The bound
-// applies to all replies that this client reads.
+// runs its pipelines do not recover from panics. The bound costs about 1 ns per byte of a
+// reply's headers and nothing else, and applies to all replies that the client reads.
 func BoundReplies(dial func(ctx context.Context, network, addr string) (net.Conn, error), most int) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	if most <= 0 {
 		most = defaultReplyBytes
@@ -48,6 +47,15 @@ func BoundReplies(dial func(ctx context.Context, network, addr string) (net.Conn
 		}
 		return bounded, nil
 	}
+}
+
+// Dialer returns the dialer that go-redis uses by default, with the bound of [BoundReplies]. of returns the
+// settings of the client when a connection is made, so that TLS may be set after the dialer.
+func Dialer(of func() (time.Duration, *tls.Config)) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	return BoundReplies(func(ctx context.Context, network, addr string) (net.Conn, error) {
+		timeout, secure := of()
+		return redis.NewDialer(&redis.Options{DialTimeout: timeout, TLSConfig: secure})(ctx, network, addr)
+	}, 0)
 }
 
 // boundConn checks what it reads before it returns it.
