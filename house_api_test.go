@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -205,4 +206,79 @@ func text(e ast.Expr) string {
 		return err.Error()
 	}
 	return strings.Join(strings.Fields(b.String()), " ")
+}
+
+// mostDocLines is how long a comment of a public name may be. What is longer belongs into docs.
+const mostDocLines = 12
+
+// docLink is a link of a comment to a name: in its package, or in another one of ours.
+var docLink = regexp.MustCompile(`\[\*?((?:[a-z]+\.)?[A-Z]\w*(?:\.[A-Z]\w*)?)\](\.[A-Z]\w*)?`)
+
+// What users read in go doc is short, and its links lead to names that are there.
+func TestHouseDocComments(t *testing.T) {
+	names := map[string]string{} // the public names of a package, by its last word
+	for _, dir := range apiPackages {
+		names[path.Base(dir)] = strings.Join(api(t, dir), "\n")
+	}
+	for _, dir := range apiPackages {
+		for _, f := range sources(t, dir, false) {
+			ast.Inspect(f.File, func(n ast.Node) bool {
+				doc, of := publicDoc(n)
+				if doc == nil {
+					return !isBody(n)
+				}
+				if lines := strings.Count(strings.TrimSpace(doc.Text()), "\n") + 1; of != "package" && lines > mostDocLines {
+					t.Errorf("%v: the comment of %s has %d lines, at most %d are wanted", f.at(doc), of, lines, mostDocLines)
+				}
+				for _, m := range docLink.FindAllStringSubmatch(doc.Text(), -1) {
+					pkg, name, other := strings.Cut(m[1], ".")
+					if !other || token.IsExported(pkg) { // of this package
+						pkg, name = path.Base(dir), m[1]
+					}
+					if public, ours := names[pkg]; ours && !hasName(public, name+m[2]) {
+						t.Errorf("%v: the comment of %s links to %s, which is not there", f.at(doc), of, m[0])
+					}
+				}
+				return !isBody(n)
+			})
+		}
+	}
+}
+
+// isBody reports whether nothing below a node is public.
+func isBody(n ast.Node) bool { _, is := n.(*ast.BlockStmt); return is }
+
+// publicDoc returns the comment of a declaration that users see, and its name.
+func publicDoc(n ast.Node) (*ast.CommentGroup, string) {
+	switch n := n.(type) {
+	case *ast.File:
+		return n.Doc, "package" // may be longer
+	case *ast.FuncDecl:
+		if n.Name.IsExported() && (n.Recv == nil || ast.IsExported(receiver(n))) {
+			return n.Doc, n.Name.Name
+		}
+	case *ast.GenDecl:
+		if n.Tok == token.TYPE && len(n.Specs) == 1 && n.Specs[0].(*ast.TypeSpec).Name.IsExported() {
+			return n.Doc, n.Specs[0].(*ast.TypeSpec).Name.Name
+		}
+	case *ast.ValueSpec:
+		if n.Names[0].IsExported() {
+			return n.Doc, n.Names[0].Name
+		}
+	case *ast.Field:
+		if len(n.Names) > 0 && n.Names[0].IsExported() {
+			return n.Doc, n.Names[0].Name
+		}
+	}
+	return nil, ""
+}
+
+// hasName reports whether the lines of docs/api have a name: N, or T.M, a method or a field.
+func hasName(public, name string) bool {
+	of, member, both := strings.Cut(name, ".")
+	pattern := `(?m)^(?:const|var|func|type) ` + of + `\b`
+	if both {
+		pattern = `(?m)^(?:field|interface) ` + of + `\.` + member + `\b|^method \(\*?` + of + `\) ` + member + `\b`
+	}
+	return regexp.MustCompile(pattern).MatchString(public)
 }

@@ -33,22 +33,17 @@ func (l *Limiter) TakeAtMost(key string, rule *limit.Rule, n int64) (granted int
 	return granted, res
 }
 
-// Refund gives n units of key back, because the call that they were taken for did not
-// happen. It returns how many were given back: at most as many as this node knows to be
-// counted, so that a key never admits more than if it had not been used. The newest units
-// are given back first. Units that were not reported to Redis yet never will be. The others
-// are subtracted in Redis, exactly once, with the next report, and the other nodes learn of
-// it as of any report. In a sliding window the units of the oldest bucket count in part:
-// then n units are removed, and the result is by how many fewer count now.
+// Refund gives n units of key back, because the call that they were taken for did not happen, and
+// returns how many: at most as many as this node knows to be counted, the newest first. Units that
+// were not reported yet never will be. The others are subtracted in Redis, exactly once, with the
+// next report. Of a sliding window the units of the oldest bucket count in part: then n units are
+// removed, and the result is by how many fewer count now.
 //
-// Call it on the node that has taken the units, and soon. A unit that has expired cannot be
-// given back: a newer one would be given back instead. Reported units of a leaky bucket cannot be
-// given back either while callers wait who have reserved ahead of time, and so have filled it beyond
-// its capacity: they keep their times. If Redis finds such a reservation that this node does not
-// know, the units still count. [Stats].UnreturnedUnits counts what is not given back.
-//
-// A negative n, or a rule that [Limiter.CheckRule] rejects, gives nothing back. After
-// Close, refunds are not reported to Redis.
+// Call it soon, on the node that has taken the units. Units that have expired cannot be given back,
+// and units of a token bucket not while callers wait who have reserved ahead of time: they keep their
+// times. If Redis finds such a reservation that this node does not know, the units still count. A
+// negative n, or a rule that [Limiter.CheckRule] rejects, gives nothing back. After Close, refunds
+// are not reported.
 func (l *Limiter) Refund(key string, rule *limit.Rule, n int64) (back int64) {
 	if !l.usable(rule, n) {
 		return l.least(key, rule, n, func(part *limit.Rule) int64 { return l.Refund(key, part, n) })
@@ -64,22 +59,15 @@ func (l *Limiter) returned(n, back int64) {
 	l.stats.Unreturned.Add(min(n, arith.MaxUnits) - back)
 }
 
-// Charge counts n units of key, whether they fit or not, and returns how many count now. It is for
-// a cost that is known only afterwards, such as the tokens of an answer: take an estimate before
-// the work, and after it charge what is missing, or give back what is too much with
-// [Limiter.Refund]. Like any units, charged ones are reported to Redis exactly once, also after an
-// outage.
+// Charge counts n units of key, whether they fit or not, and returns how many count now. It is for a
+// cost that is known only afterwards, such as the tokens of an answer: take an estimate before the
+// work, and after it charge what is missing, or give back what is too much with [Limiter.Refund].
 //
-// Units above the limit are a debt: checks are refused until it is repaid. A leaky bucket is
-// raised to at most its capacity and what leaks in [Options].MaxDebt. If several nodes charge the
-// same key, Redis holds to that as well, to a unit. The rest is forgiven, see
-// [Stats].ForgivenUnits. A window
-// counts all units until they leave it. Callers that have reserved units keep their times. In an
-// outage charged units count as those of a check do, see [Options].Fallback.
-//
-// A charge consumes units under a dry run as well. A negative n, or a rule that [Limiter.CheckRule]
-// rejects, charges nothing. After Close, charges are not
-// reported to Redis.
+// Units above the limit are a debt: checks are refused until it is repaid. A token bucket repays at
+// most its burst and what it gets in [Options].MaxDebt; the rest is forgiven, see
+// [Stats].ForgivenUnits. A window counts all units until they leave it. Callers that have reserved
+// units keep their times. A dry run counts them as well. A negative n, or a rule that
+// [Limiter.CheckRule] rejects, charges nothing. After Close, charges are not reported.
 func (l *Limiter) Charge(key string, rule *limit.Rule, n int64) (charged int64) {
 	if !l.usable(rule, n) {
 		return l.least(key, rule, n, func(part *limit.Rule) int64 { return l.Charge(key, part, n) })
@@ -97,27 +85,16 @@ func (l *Limiter) Reset(ctx context.Context, key string, rule *limit.Rule) error
 	return l.Set(ctx, key, rule, 0)
 }
 
-// Set sets the used units of key to used, whatever was counted before: for example to what
-// an upstream service says in a header. More than the limit is a debt. It takes a round
-// trip.
+// Set makes used units of key count, for all nodes, whatever was counted before: for example what an
+// upstream service says. More than the limit is a debt. Units that this node has not reported are
+// reported first: that takes up to three round trips. When Set returns nil, it is done in Redis. Other
+// nodes learn of it with their next report of the key; those that refuse the key receive a notice, and
+// ask within a SyncInterval, or within 5 s of their next check if the notice is lost. Units that
+// another node has not reported by then are added. docs/guarantees.md says what a loss of data changes.
 //
-// Units that this node has admitted and not yet reported are reported first, which takes up to two
-// round trips more. When Set returns nil, it is done in Redis and known to this node. The other nodes
-// learn of it with their next report of the key. Nodes that refuse the key receive a notice at
-// once, and ask Redis within a SyncInterval (see [Options].PollOnly); if the notice is lost,
-// within 5 s of their next check. Units that another node has admitted but not reported by
-// then are added.
-//
-// Earlier states do not come back, not even after Redis has lost data. This node remembers
-// the new state for as long as an earlier one could matter (the window, or the time in
-// which a full leaky bucket drains), and so does every node that has learnt it. A node that
-// has not learnt it may report before those nodes have restored it. Then what it knew is
-// added, and the key admits less.
-//
-// Errors: [limit.ErrInvalidN] for used < 0, that of [Limiter.CheckRule], [limit.ErrClosed],
-// an [*UnavailableError] if Redis could not be reached, or a [*limit.KeyError] if the key
-// is unusable there. With an error it is unknown whether the units were set; it is safe to
-// call Set again. A limiter without Redis sets its own counter.
+// Errors: [limit.ErrInvalidN] for used < 0, that of [Limiter.CheckRule], [limit.ErrClosed], an
+// [*UnavailableError], or a [*limit.KeyError] if Redis cannot use the key. With an error it is unknown
+// whether the units were set; it is safe to call Set again. A limiter without Redis sets its own counter.
 func (l *Limiter) Set(ctx context.Context, key string, rule *limit.Rule, used int64) error {
 	if err := l.CheckRule(rule); err != nil {
 		return err

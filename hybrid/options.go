@@ -58,15 +58,12 @@ type Options struct {
 	KeyPrefix string
 	// Fallback is the policy for checks while Redis is unreachable. Default FairShare.
 	Fallback Fallback
-	// MaxDebt bounds what a leaky bucket repays after an outage, and after [Limiter.Charge]. The
-	// units that were admitted in the outage, and those that were charged, fill the bucket to at
-	// most its capacity and what leaks in MaxDebt, so that they cause refusals for no longer than
-	// MaxDebt. Units above that are forgiven, and counted in [Stats].ForgivenUnits. Units that
-	// were admitted by a check while Redis was reachable count completely, and so do units that
-	// are ahead of a waiting reservation. A debt is converted with the rest if the rate of the
-	// rule changes. A window needs no bound, because its units expire.
-	// Default 0: the time in which the full bucket drains; negative: nothing above the capacity
-	// is repaid.
+	// MaxDebt bounds what a token bucket repays after an outage, and after [Limiter.Charge]: at most
+	// its burst and what it gets in MaxDebt, so that these units cause refusals for no longer than
+	// MaxDebt. The rest is forgiven, and counted in [Stats].ForgivenUnits. Units that a check has
+	// admitted while Redis was reachable count completely, and so do units that are ahead of a
+	// waiting reservation. A window needs no bound, because its units expire. Default 0: the time
+	// in which the empty bucket fills; negative: nothing above the burst is repaid.
 	MaxDebt time.Duration
 	// ExpectedNodes is how many nodes the fleet has at least. A node assumes this number while it
 	// does not know the real one: from its start until four heartbeats, or MaxBackoff if that is

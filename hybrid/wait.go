@@ -16,23 +16,16 @@ func (l *Limiter) Reserve(key string, rule *limit.Rule) limit.Reservation {
 	return l.ReserveN(key, rule, 1)
 }
 
-// ReserveN takes n units of key now, for a caller who is willing to wait until they may be
-// used: see [limit.Reservation.Delay]. ReserveN itself never waits.
+// ReserveN takes n units of key now, for a caller who is willing to wait until they may be used: see
+// [limit.Reservation]. ReserveN itself never waits, and is counted only if it reserves. Only a token
+// bucket can be reserved ahead of time: other callers then come after it, on all nodes as soon as it is
+// reported. Two nodes that reserve within one SyncInterval may get the same time. With a window a
+// reservation is OK only if its delay is 0; [Limiter.WaitN] works with both.
 //
-// Only a leaky bucket can be reserved ahead of time. It is then filled beyond its capacity,
-// on all nodes as soon as the reservation is reported, and other callers come after it. Two
-// nodes that reserve within one sync interval may get the same time. A window cannot hold
-// units of a later time: with a window a reservation is OK only if its delay is 0.
-// [Limiter.WaitN] works with both.
-//
-// A reservation is not OK for more units than the limit, for more than [limit.MaxWindow]
-// ahead, during an outage with [FailClosed], or if the check is invalid. A dry run is
-// always OK and has no delay.
-//
-// Cancel gives back those of the units that still count, as [Limiter.Refund] does: none if
-// this node has reset or set the key since. Callers who have reserved after it keep their
-// times. Therefore nothing is given back until they have cancelled too, and never if they
-// are on another node: other callers would be admitted at these times once more.
+// A reservation is not OK for more units than the limit, for a delay of more than 100 years, during an
+// outage with [FailClosed], or if the check is invalid. A dry run is always OK and has no delay. Cancel
+// gives nothing back if this node has reset or set the key since, nor until those who have reserved later
+// have cancelled too, nor if they are on another node.
 func (l *Limiter) ReserveN(key string, rule *limit.Rule, n int64) limit.Reservation {
 	if !l.usable(rule, n) { // a combined rule cannot be reserved ahead
 		return decision.NotReserved(l.invalid(key, rule, n))
@@ -73,24 +66,16 @@ func (l *Limiter) Wait(ctx context.Context, key string, rule *limit.Rule) error 
 	return l.WaitN(ctx, key, rule, 1)
 }
 
-// WaitN blocks until n units of key are admitted, and consumes them. The waiters for a key
-// on this node are served in the order of their calls, and before callers on this node who
-// only check. Units of a leaky bucket are reserved across all nodes, so that every waiter is
-// served. Units of a window are not: other nodes that take few units at a time may overtake a
-// waiter for many.
+// WaitN blocks until n units of key are admitted, and consumes them. The waiters for a key on this node
+// are served in the order of their calls, and before callers on this node who only check. Units of a
+// token bucket are reserved across all nodes. Units of a window are not: other nodes that take few units
+// at a time may overtake a waiter for many.
 //
-// If the units will not be available before ctx ends, as far as this node knows, WaitN
-// returns a [*limit.WaitError] at once, which says how long it would have taken. It does the
-// same for more units than the limit. If ctx ends while it waits, it returns the error of
-// ctx; if the limiter is closed, [limit.ErrClosed]. With an error nothing is consumed: units
-// that were reserved are given back, once.
-//
-// Other errors: [limit.ErrInvalidN] for n < 0, that of [Limiter.CheckRule],
-// [limit.ErrClosed] from a nil or zero Limiter. A nil ctx never ends. 0 units and a dry run
-// do not wait. A closed limiter admits at once or not at all.
-//
-// WaitN sleeps on the system's timers. With another clock in [Options] it may return early or
-// late by as much as the two clocks differ.
+// If that takes longer than ctx lasts, as far as this node knows, or n is above the limit, WaitN returns
+// a [*limit.WaitError] at once. Other errors: that of ctx if it ends first, [limit.ErrClosed],
+// [limit.ErrInvalidN], and that of [Limiter.CheckRule]. With an error nothing is consumed. 0 units and a
+// dry run do not wait. WaitN sleeps on the system's timers: with another clock in [Options] it is early
+// or late by the difference.
 func (l *Limiter) WaitN(ctx context.Context, key string, rule *limit.Rule, n int64) error {
 	if err := l.why(rule, n); err != nil {
 		l.invalid(key, rule, n)

@@ -79,7 +79,7 @@ func (l *Limiter) TakeAtMost(key string, rule *limit.Rule, n int64) (granted int
 // bucket count in part: then n are taken off, and the answer is by how many fewer count now.
 //
 // Do it soon: a unit that no longer counts cannot be handed back; a newer one would be
-// handed back in its place. Callers who have reserved keep their times: of a leaky bucket no more
+// handed back in its place. Callers who have reserved keep their times: of a token bucket no more
 // comes back than they leave room for.
 func (l *Limiter) Refund(key string, rule *limit.Rule, n int64) (back int64) {
 	if !l.askable(rule, n) {
@@ -92,8 +92,8 @@ func (l *Limiter) Refund(key string, rule *limit.Rule, n int64) (back int64) {
 // is known only afterwards: take an estimate before the work, and after it charge what is missing,
 // or give back what is too much with [Limiter.Refund].
 //
-// Units above the limit are a debt: checks are refused until it is repaid. A leaky bucket is
-// raised to at most twice its capacity, and a sliding log to its limit. The rest is forgiven. A
+// Units above the limit are a debt: checks are refused until it is repaid. A token bucket
+// owes at most as many units as it holds, and a sliding log none. The rest is forgiven. A
 // window counts all units until they leave it. Callers that have reserved units keep their times. A
 // dry run consumes them as well. A question that cannot be asked charges nothing.
 func (l *Limiter) Charge(key string, rule *limit.Rule, n int64) (charged int64) {

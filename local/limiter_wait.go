@@ -20,10 +20,10 @@ func (l *Limiter) Reserve(key string, rule *limit.Rule) limit.Reservation {
 // ReserveN takes n units of key under rule now, for a caller who is willing to
 // wait until they may be used: see [limit.Reservation.Delay]. It never waits itself.
 //
-// Only a leaky bucket can be reserved ahead: it is then fuller than full, and all later
+// Only a token bucket can be reserved ahead: it then owes units, and all later
 // callers come after. Windows and logs record only what has happened: there a
 // reservation is OK only if its delay is 0. [Limiter.WaitN] works with all rules. No
-// reservation is OK for more units than the limit, for more than [limit.MaxWindow]
+// reservation is OK for more units than the limit, for more than 100 years
 // ahead, or if the question cannot be asked. A dry run is always OK and has no delay.
 func (l *Limiter) ReserveN(key string, rule *limit.Rule, n int64) limit.Reservation {
 	if !l.askable(rule, n) {
@@ -56,20 +56,13 @@ func (l *Limiter) Wait(ctx context.Context, key string, rule *limit.Rule) error 
 	return l.WaitN(ctx, key, rule, 1)
 }
 
-// WaitN blocks until n units of key are admitted under rule, and consumes them.
-// Waiters for one key are served in the order of arrival, and before callers who
-// do not wait. If, as far as is known, the units cannot be had before ctx ends, or
-// are more than the limit, it returns a [*limit.WaitError] at once, which says how
-// long it would have taken. If ctx ends, or the limiter is closed, while it waits,
-// it returns the error of ctx or [limit.ErrClosed]. With an error nothing is
-// consumed: what had been booked is handed back.
+// WaitN blocks until n units of key are admitted under rule, and consumes them. Waiters for one key are
+// served in the order of arrival, and before callers who do not wait.
 //
-// Other errors: [limit.ErrInvalidN] for n < 0, [limit.ErrNilRule] for a nil or
-// zero rule, [limit.ErrClosed] from a nil or zero Limiter. A nil ctx never ends. For
-// no units, and for a dry run, it does not wait.
-//
-// It sleeps on the system's timers: if the limiter has another clock it may return
-// early or late by the difference of the two.
+// If that takes longer than ctx lasts, as far as is known, or n is above the limit, WaitN returns a
+// [*limit.WaitError] at once. Other errors: that of ctx if it ends first, [limit.ErrClosed],
+// [limit.ErrInvalidN], and [limit.ErrNilRule]. With an error nothing is consumed. 0 units and a dry run
+// do not wait. It sleeps on the system's timers: with another clock it is early or late by the difference.
 func (l *Limiter) WaitN(ctx context.Context, key string, rule *limit.Rule, n int64) error {
 	if !l.askable(rule, n) && !l.combined(rule, n) {
 		return fmt.Errorf("local: wait: %w", cmp.Or(decision.Askable(rule, n), limit.ErrClosed))

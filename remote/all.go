@@ -11,29 +11,16 @@ import (
 	"github.com/hybridlimit/hybridlimit/limit"
 )
 
-// TakeAll takes the units of all checks in one step: either each check consumes
-// its own units, or none does and nothing is written. By says which check
-// decided; its Result is what [Limiter.Take] would have answered. An empty list is
-// admitted.
+// TakeAll takes the units of all checks in one step, or none. By says which check decided. The units of
+// checks of one counter (the same key, algorithm and name) add up; rules of one counter may differ in
+// the limit alone. A dry run does not affect other checks. No checks are admitted.
 //
-// The units of checks of one counter (the same key, algorithm and name) add up:
-// each check must admit the sum, even if the limits of the rules differ. If the
-// rules differ in anything else, the call is an error: each rule would convert what
-// the other has counted. A dry run does not affect other checks: if it would refuse,
-// its own units are not consumed, but those of the others are. Its units are not part
-// of the sum for checks that are not dry runs.
+// There are at most 1,000 checks (a combined rule counts as one for each part) with together 20,000
+// buckets: Redis serves nobody else meanwhile. On a Cluster, and on a [redis.Ring], all keys must be in
+// one shard, see [Limiter.Shard]. Else the error wraps [limit.ErrUnsupported], and Redis was not called.
 //
-// There are at most 1,000 checks, of a combined rule one for each part, and together at most 20,000
-// buckets: Redis serves nobody else meanwhile. A sliding window has one more than its rule says, and
-// any other counter has one. On a Redis Cluster, and on a [redis.Ring], all keys must be in one shard, see
-// [Limiter.Shard]. All rules of one key are in the same shard.
-//
-// Errors: [limit.ErrInvalidN], [limit.ErrNilRule] and [limit.ErrUnsupported] (a
-// rule, two rules of one counter, the keys' shards, too many buckets, or more than
-// 1,000 checks), with the index of the check in the text if one is the cause:
-// Redis was not called. A [*limit.KeyError] for an unusable key: nothing was consumed.
-// All others as for Take. With an error the result is a refusal; By is the check
-// that caused it, -1 if none did.
+// The other errors are those of [Limiter.Take]; the text has the index of the check that is the cause, and
+// so has By. With an error the result is a refusal. With a [*limit.KeyError] nothing was consumed.
 func (l *Limiter) TakeAll(ctx context.Context, checks ...limit.Check) (limit.AllResult, error) {
 	for i, q := range checks {
 		if err := decision.Askable(q.Rule, q.N); err != nil {

@@ -127,8 +127,8 @@ func (l *Limiter) takeMost(ctx context.Context, q redisstore.Ask) (granted int64
 // a cost that is known only afterwards: take an estimate before the work, and after it charge what
 // is missing, or give back what is too much with [Limiter.Refund].
 //
-// Units above the limit are a debt: checks are refused until it is repaid. A leaky bucket is
-// raised to at most twice its capacity, and a sliding log to its limit; the rest is forgiven. A
+// Units above the limit are a debt: checks are refused until it is repaid. A token bucket
+// owes at most as many units as it holds, and a sliding log none; the rest is forgiven. A
 // window counts all units until they leave it. Callers that have reserved units keep their times. A
 // dry run consumes them as well.
 //
@@ -155,21 +155,14 @@ func (l *Limiter) Charge(ctx context.Context, key string, rule *limit.Rule, n in
 	return charged, err
 }
 
-// Refund subtracts n units from the count of key, because the call that they were taken
-// for did not happen: at most as many as count, the newest first. It returns by how many
-// fewer count now: units of the oldest bucket of a sliding window count in part, or no
-// longer. Like every call of this package it is executed at most once: with an error it
-// is unknown whether the units were refunded.
+// Refund subtracts n units from the count of key, because the call that they were taken for did not
+// happen: at most as many as count, the newest first. It returns by how many fewer count now: units of the
+// oldest bucket of a sliding window count in part. Of a token bucket nothing is refunded while callers
+// wait who have booked ahead: they keep their times.
 //
-// Of a leaky bucket above its capacity nothing is refunded while callers wait who have booked
-// ahead. They keep their times, and a lower level would admit new callers at the same times
-// once more.
-//
-// It begins a new generation of the key, so that nodes that hold a view of it
-// (package hybrid) do not take the difference for data loss. If units were refunded, it
-// notifies these nodes, as [Limiter.Set] does.
-//
-// The errors are those of [Limiter.Take].
+// It begins a new generation of the key, so that nodes of package hybrid do not take the difference for a
+// loss of data, and notifies them as [Limiter.Set] does. The errors are those of [Limiter.Take]. With an
+// error it is unknown whether the units were refunded.
 func (l *Limiter) Refund(ctx context.Context, key string, rule *limit.Rule, n int64) (back int64, err error) {
 	return l.refund(ctx, key, rule, n, nil)
 }

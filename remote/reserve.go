@@ -16,25 +16,15 @@ func (l *Limiter) Reserve(ctx context.Context, key string, rule *limit.Rule) (li
 	return l.ReserveN(ctx, key, rule, 1)
 }
 
-// ReserveN takes n units of key that may be used later. Only a leaky bucket can be
-// booked ahead: its units queue, and Delay is how long until the n fit. They
-// count in Redis at once, so that all later callers come after them. OK is false,
-// and nothing is consumed, for more units than the leaky bucket holds and for a delay
-// above [limit.MaxWindow].
+// ReserveN takes n units of key that may be used later. Only a token bucket can be booked ahead: its units
+// queue, and count in Redis at once. OK is false, and nothing is consumed, for more units than the limit
+// and for a delay of more than 100 years. With a window or a log OK is false unless the units are admitted
+// now. A dry run is always OK and never delayed.
 //
-// A window and a log count past units and cannot be booked ahead: a unit that
-// becomes free later may be taken by any caller. Their units are reserved if they
-// are admitted now; if not, OK is false and Delay is how long to wait before
-// another try.
-//
-// A dry run is always OK and never delayed; its units are consumed if they fit.
-//
-// Cancel refunds all units until Delay has passed, unless others have booked behind: they keep their
-// times, so that only what was booked last is refunded while the bucket is above its capacity. After
-// Delay only units are refunded that have not leaked, because the others have made room for other
-// callers. Units of a window that is over, or from before a reset, no longer count. Redis does not know
-// which reservations are cancelled: of several that are cancelled late, each refunds up to as much as
-// has leaked of those before it.
+// Cancel refunds all units until Delay has passed, unless others have booked behind: they keep their times.
+// After Delay only units are refunded that the bucket has not got back meanwhile; of several reservations
+// that are cancelled late, each may refund what belongs to those before it. Units from before a reset no
+// longer count.
 //
 // The errors are those of [Limiter.Take]; with an error the reservation is not OK.
 func (l *Limiter) ReserveN(ctx context.Context, key string, rule *limit.Rule, n int64) (limit.Reservation, error) {

@@ -20,20 +20,15 @@ func (l *Limiter) Wait(ctx context.Context, key string, rule *limit.Rule) error 
 	return l.WaitN(ctx, key, rule, 1)
 }
 
-// WaitN returns nil as soon as n units of key are admitted; they are consumed
-// then. If that would take longer than ctx lasts, or for ever, it returns a
-// [*limit.WaitError] at once and consumes nothing. If ctx ends before, the booked
-// units are refunded, and the error is that of ctx. An error of booking or refunding
-// is joined to it: then it is unknown whether the units still count, as with every
-// other error of Redis. Even if ctx ends, WaitN waits for the answer to a booking, for
-// [Options.CommandTimeout] at most: without the answer it cannot refund anything.
+// WaitN returns nil as soon as n units of key are admitted, and consumes them. If that takes longer than
+// ctx lasts, or for ever, it returns a [*limit.WaitError] at once. If ctx ends first, booked units are
+// refunded, and the error is that of ctx, joined with one of booking or refunding: then it is unknown
+// whether the units still count. For that WaitN may take [Options.CommandTimeout] longer than ctx.
 //
-// Callers who wait for a leaky bucket are served in the order in which Redis received
-// their calls, from any process. A window and a log cannot be booked ahead: a waiting
-// caller asks again when there should be room. The order is not defined, and a large n
-// may be overtaken by small ones again and again.
-//
-// 0 units and dry runs do not wait. The other errors are those of [Limiter.Take].
+// Callers who wait for a token bucket are served in the order in which Redis received their calls, from
+// any process. For a window or a log a caller asks again when there should be room: small requests may
+// overtake a large one again and again. 0 units and dry runs do not wait. The other errors are those of
+// [Limiter.Take].
 func (l *Limiter) WaitN(ctx context.Context, key string, rule *limit.Rule, n int64) error {
 	ctx = decision.Given(ctx)
 	if err := cmp.Or(decision.Askable(rule, n), ctx.Err()); err != nil {

@@ -48,7 +48,7 @@ func (f *follower) heed(ctx context.Context, q limit.Check, err error) error {
 		return nil
 	}
 	if a := arith.Of(q.Rule).Algorithm; a != arith.TokenBucket { // as Plan chose it
-		return fmt.Errorf("grpclimit: follow a RetryInfo: needs a token or leaky bucket, not a %v", a)
+		return fmt.Errorf("grpclimit: follow a RetryInfo: needs a token bucket, not a %v", a)
 	}
 	t := target{q.Rule.Name(), q.Key}
 	if !f.begin(t) {

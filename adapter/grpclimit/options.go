@@ -198,7 +198,7 @@ func Wait() Option {
 // goes on at the rate of the rule. It sets the counter, for all processes that share the
 // limiter, before the call returns: one round trip to Redis, two with package remote, at most
 // 1 s. An error of that is
-// told to [Observe]. The rule must be a token or leaky bucket, as windows have no place for
+// told to [Observe]. The rule must be a token bucket, as windows have no place for
 // the future. With [And] the first rule is set. The limiter must have Peek and Set. most is
 // above 0 and at most an hour.
 func FollowRetryInfo(most time.Duration) Option {
@@ -258,7 +258,7 @@ func configure(client bool, rule *limit.Rule, key KeyFunc, opts []Option) *confi
 		c.bad("Wait cannot be used with And: nobody can wait for several limits, all or none")
 	}
 	if c.follow != 0 && rule.Valid() && arith.Of(rule).Algorithm != arith.TokenBucket {
-		c.bad("FollowRetryInfo needs a token or leaky bucket, not a %v", arith.Of(rule).Algorithm)
+		c.bad("FollowRetryInfo needs a token bucket, not a %v", arith.Of(rule).Algorithm)
 	}
 	c.checkLimits()
 	return c

@@ -67,22 +67,16 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("httplimit: not sent: %q of %s refuses %s", e.Rule.Name(), escape.Quote(e.Key), wait)
 }
 
-// Transport is an [http.RoundTripper] that takes a unit for each request before it sends
-// it, or what Cost of [TransportOptions] says. Build one with [NewTransport]; it is safe for concurrent use.
+// Transport is an [http.RoundTripper] that takes a unit for each request before it sends it, or what Cost
+// of [TransportOptions] says. Build one with [NewTransport]; it is safe for concurrent use.
 //
-// It follows what the upstream answers, downwards only: an answer can take units away and
-// hold back requests, but never let more pass than the rule. Retry-After of a 429, a 403
-// or from 500 on holds requests back, and so does a field that says that nothing is left: RateLimit
-// (draft-ietf-httpapi-ratelimit-headers-11), those of earlier drafts, X-RateLimit-Remaining, and
-// those of language models. Less left than the limiter believes corrects the limiter. docs/http.md
-// lists all fields and their forms. With a limiter of package hybrid the whole fleet
-// knows, for a round trip to Redis for each such answer. With one of package remote that is a
-// second round trip: the first asks whether the answer changes anything. A malformed field is
-// ignored. Requests that wait already are not held back further.
+// It follows what the upstream answers, downwards only: an answer can take units away and hold requests
+// back, never let more pass than the rule. docs/http.md lists the fields that it reads. With a limiter of
+// package hybrid or remote the whole fleet knows, for one or two round trips for each such answer.
+// Requests that wait already are not held back further.
 //
-// A request that is not sent is an error of the http.Client, with a cause that errors.As
-// finds: a [*RefusedError], a [*limit.WaitError], that of the context, or what a limiter
-// returns that cannot reach Redis. Its body is closed, as of any request. What the transport
+// A request that is not sent is an error of the http.Client, with a cause that errors.As finds: a
+// [*RefusedError], a [*limit.WaitError], that of the context, or that of the limiter. What the transport
 // below makes of a request does not matter: its units are used, unless Settle says otherwise.
 type Transport struct {
 	lim      limit.ContextLimiter

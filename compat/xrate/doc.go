@@ -32,6 +32,6 @@
 // # What is not promised
 //
 // The numbers of a bucket are integers. A rate that is no simple fraction is rounded by less than one part in
-// 10¹². A bucket that needs more than [limit.MaxWindow], 100 years, to fill has a smaller burst: as many tokens
-// as come in that time. A burst of more than [limit.MaxUnits] is one of limit.MaxUnits.
+// 10¹². A bucket that needs more than 100 years to fill has a smaller burst: as many tokens
+// as come in that time. A burst of more than 1<<53 is one of 1<<53.
 package xrate

@@ -57,7 +57,7 @@ type Limiter struct {
 // New returns a Limiter that admits burst events of key at once, and r events per second in the long run. lim
 // decides, under a rule of that name: the same key and name are one bucket, also for those who ask lim
 // directly under a [limit.TokenBucket]. The error says that lim is nil, or that the name is empty or longer
-// than [limit.MaxNameBytes].
+// than 256 bytes.
 //
 // [rate.Inf] admits everything, and nothing is counted. A rate of 0 or less, and a burst of 0 or less, admit
 // nothing.
