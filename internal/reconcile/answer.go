@@ -28,10 +28,7 @@ func (c *Machine) settle(s *shard, f *flight, r redisstore.Reply, sent, recv int
 		s.repaired = s.acked
 	}
 	s.accept, s.lost, s.flight = false, false, nil
-	// If the node was renamed while the flight was under way, Redis has no record of the new
-	// name yet, by which a loss of data could be noticed. Report these counters again.
-	renamed := s.node != c.node
-	if renamed {
+	if s.node != c.node { // it was renamed while the flight was under way
 		s.begin(c.node)
 	}
 	for i, it := range f.items {
@@ -50,9 +47,6 @@ func (c *Machine) settle(s *shard, f *flight, r redisstore.Reply, sent, recv int
 		a.State, a.Rule, a.Restored = st, rep.Rule, rep.Restore
 		a.Announce, a.Returned = r.Verdict == redisstore.VerdictApplied && rep.Units > 0, it.back
 		out := it.c.Settle(c.local, a)
-		if renamed && it.c.Refresh() {
-			out.Again = true
-		}
 		c.afterSettle(it.c, out, sent)
 	}
 }
