@@ -145,3 +145,36 @@ func pieces(lim *hybrid.Limiter, rdb redis.UniversalClient, mux *http.ServeMux, 
 func main() {}
 `)
 }
+
+// Examples are copied. They use nothing that only tests of their package have, and each call is in one.
+func TestHouseExamplesOfCalls(t *testing.T) {
+	for _, dir := range []string{"clock", "limit", "local", "hybrid", "remote"} {
+		files, err := filepath.Glob(dir + "/example*_test.go")
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s has no examples: %v", dir, err)
+		}
+		if out, err := exec.CommandContext(t.Context(), "go", append([]string{"vet"}, files...)...).CombinedOutput(); err != nil {
+			t.Errorf("examples of %s use what users do not have: %s", dir, out)
+		}
+	}
+	shown := ""
+	for _, pattern := range []string{"*/example*_test.go", "examples/*/*.go", "bench/migrate/*/*.go"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			shown += read(t, f)
+		}
+	}
+	call := regexp.MustCompile(`^(?:func |method \(\*?(\w+)\) |interface \w+\.)(\w+)`)
+	// What other packages call: encoders, fmt, errors and log/slog, and Inside.
+	others := regexp.MustCompile(`^(Marshal|Unmarshal|String$|LogValue$|Error$|Unwrap$|Inside$)`)
+	for _, dir := range []string{"clock", "limit", "local", "hybrid", "remote"} {
+		for _, line := range api(t, dir) {
+			if m := call.FindStringSubmatch(line); m != nil && !others.MatchString(m[2]) && !regexp.MustCompile(`\b`+m[2]+`\(`).MatchString(shown) {
+				t.Errorf("%s: no example calls %s", dir, m[2])
+			}
+		}
+	}
+}

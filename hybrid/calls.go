@@ -39,11 +39,10 @@ func (l *Limiter) TakeAtMost(key string, rule *limit.Rule, n int64) (granted int
 // next report. Of a sliding window the units of the oldest bucket count in part: then n units are
 // removed, and the result is by how many fewer count now.
 //
-// Call it soon, on the node that has taken the units. Units that have expired cannot be given back,
-// and units of a token bucket not while callers wait who have reserved ahead of time: they keep their
-// times. If Redis finds such a reservation that this node does not know, the units still count. A
-// negative n, or a rule that [Limiter.CheckRule] rejects, gives nothing back. After Close, refunds
-// are not reported.
+// Call it soon, on the node that has taken the units: units that have expired cannot be given back.
+// While callers wait for a token bucket, on any node, they keep their times, and nothing is given back.
+// So do not refund units of a bucket that is used with Wait or Reserve. A negative n, or a rule that
+// [Limiter.CheckRule] rejects, gives nothing back. After Close, refunds are not reported.
 func (l *Limiter) Refund(key string, rule *limit.Rule, n int64) (back int64) {
 	if !l.usable(rule, n) {
 		return l.least(key, rule, n, func(part *limit.Rule) int64 { return l.Refund(key, part, n) })

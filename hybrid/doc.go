@@ -1,6 +1,8 @@
 // Package hybrid is a rate limiter that decides in the process and shares its
 // limits through Redis.
 //
+//	import "github.com/redis/go-redis/v9"
+//
 //	rdb := redis.NewClient(hybrid.RedisOptions("localhost:6379"))
 //	lim, err := hybrid.New(rdb, hybrid.Options{}) // does not wait for Redis
 //	…

@@ -50,7 +50,7 @@ func ExampleLimiter_ReserveN() {
 	first := lim.ReserveN("printer", pages, 60)
 	second := lim.ReserveN("printer", pages, 30)
 	fmt.Println(first.Delay(), second.Delay().Round(time.Minute))
-	second.Cancel(bg)
+	second.Cancel(context.Background())
 	fmt.Println(lim.ReserveN("printer", pages, 10).Delay().Round(time.Minute))
 	fmt.Println(lim.ReserveN("printer", pages, 61).OK()) // more than the limit holds
 	// Output:
@@ -75,7 +75,7 @@ func ExampleLimiter_Flush() {
 	if err := lim.Flush(context.Background()); err != nil {
 		panic(err)
 	}
-	fmt.Println(lim.Figures().PendingUnits, "units are not reported")
+	fmt.Println(lim.Stats().PendingUnits, "units are not reported")
 	// Output: 0 units are not reported
 }
 
@@ -119,8 +119,8 @@ func ExampleLimiter_Stats() {
 	for range 5 {
 		lim.Allow("alice", mails)
 	}
-	s := lim.Figures()
-	fmt.Println(s.Allowed.Total(), "allowed,", s.Denied.Total(), "denied,", s.AdmittedUnits, "units")
+	s := lim.Stats()
+	fmt.Println(s.Allowed, "allowed,", s.Denied, "denied,", s.AdmittedUnits, "units")
 	// Output: 2 allowed, 3 denied, 2 units
 }
 

@@ -275,7 +275,7 @@ func ExampleLimiter_Take_dryRun() {
 		res := lim.Take("alice", searches, 1)
 		fmt.Println(res.Allowed, res.WouldRefuse)
 	}
-	fmt.Println(lim.Figures().WouldRefuse, "would have been refused")
+	fmt.Println(lim.Stats().WouldRefuse, "would have been refused")
 	// Output:
 	// true false
 	// true false

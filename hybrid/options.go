@@ -202,7 +202,7 @@ const (
 	FullLimit
 	// FailOpen admits every check for no more units than the limit.
 	FailOpen
-	// FailClosed refuses every check.
+	// FailClosed refuses every check, with a RetryAfter of a second: 429 of the middlewares, not 503.
 	FailClosed
 )
 

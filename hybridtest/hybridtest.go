@@ -6,9 +6,16 @@
 // units when the test says so ([Harness.Sync], [Harness.Preload]), except for what is urgent (see
 // [hybrid.Options].MaxLag), and time passes when it moves the clock.
 //
-// TakeExact and exact rules work as they do with a Redis: two limiters never admit more than the limit.
-// Move the clock, by a millisecond, between two such calls if Take or Peek of the same limiter is to
-// see the units of both: answers of one instant cannot be told apart.
+// TakeExact and exact rules work as they do with a Redis: two limiters never admit
+// more than the limit. After calls of TakeExact move the clock by a millisecond before
+// Take or Peek: a limiter cannot tell answers of one instant apart.
+//
+// Wait sleeps in real time, whatever the clock says. To test what happens when the time
+// does not suffice, reserve units first and expect a limit.WaitError, which comes at once.
+//
+// Give your service one of Limiters for each replica. After CutOff each admits its part of
+// a limit, such as 5 of 10 units with two limiters (see hybrid.FairShare). Heal is followed
+// by Sync where one limiter must know what the others have admitted in the outage.
 //
 // The embedded Redis is not a real one: it runs the same scripts, but fails in other
 // ways and evicts nothing.

@@ -45,3 +45,39 @@ func ExampleQuota() {
 	fmt.Println(monthly)
 	// Output: calendar "requests": 10000 per month from day 15 in Europe/Berlin
 }
+
+// A check needs room under each of the parts, and then counts under all of them.
+func ExampleCombine() {
+	api := limit.Must(limit.Combine("api", limit.Must(limit.PerSecond("api/s", 10)), limit.Must(limit.PerHour("api/h", 1000))))
+	for _, part := range api.Parts() {
+		fmt.Println(part)
+	}
+	closer := limit.Must(limit.SlidingWindowBuckets("closer", 100, time.Hour, 60)) // more buckets, less excess
+	fmt.Println(closer)
+	fmt.Println(api.Valid(), api.IsExact(), api.Exact().IsExact(), api.DryRun().IsDryRun())
+	// Output:
+	// sliding-window "api/s": 10 per second
+	// sliding-window "api/h": 1000 per hour
+	// sliding-window "closer": 100 per hour in 60 buckets
+	// true false true true
+}
+
+// Plans: rules of one name share a counter, so an upgrade keeps what was used. Staff has no limit.
+func ExampleUnlimited() {
+	plans := map[string]*limit.Rule{
+		"free":  limit.Must(limit.SlidingWindow("calls", 100, time.Hour)),
+		"pro":   limit.Must(limit.SlidingWindow("calls", 5000, time.Hour)),
+		"staff": limit.Unlimited(),
+	}
+	for _, plan := range []string{"free", "pro", "staff"} {
+		if rule := plans[plan]; rule == limit.Unlimited() {
+			fmt.Println(plan, "is not limited")
+		} else {
+			fmt.Println(plan, "may call", rule.Limit(), "times in", rule.Period())
+		}
+	}
+	// Output:
+	// free may call 100 times in 1h0m0s
+	// pro may call 5000 times in 1h0m0s
+	// staff is not limited
+}

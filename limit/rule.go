@@ -59,18 +59,18 @@ func newRule(name string, a arith.Algorithm) *Rule {
 	return &Rule{numbers: arith.Hide(arith.Rule{Name: name, Algorithm: a})}
 }
 
-// PerSecond describes n units in any second: [SlidingWindow] with a window of 1 s.
+// PerSecond describes n units in any second: a [SlidingWindow] of 1 s, with its excess.
 func PerSecond(name string, n int64) (*Rule, error) { return SlidingWindow(name, n, time.Second) }
 
-// PerMinute describes n units in any minute: [SlidingWindow] with a window of 1 min.
+// PerMinute describes n units in any minute: a [SlidingWindow] of 1 min, with its excess.
 func PerMinute(name string, n int64) (*Rule, error) { return SlidingWindow(name, n, time.Minute) }
 
-// PerHour describes n units in any hour: [SlidingWindow] with a window of 1 h.
+// PerHour describes n units in any hour: a [SlidingWindow] of 1 h, with its excess.
 func PerHour(name string, n int64) (*Rule, error) { return SlidingWindow(name, n, time.Hour) }
 
 // SlidingWindow describes limit units in a window, counted in 10 sub-buckets. Any
 // window, wherever it begins, holds at most the limit and one bucket's share of it:
-// limit + ⌈limit/buckets⌉.
+// limit + ⌈limit/buckets⌉, which is 6 of 5, and 110 of 100.
 func SlidingWindow(name string, limit int64, window time.Duration) (*Rule, error) {
 	return SlidingWindowBuckets(name, limit, window, arith.DefaultBuckets)
 }
@@ -185,11 +185,13 @@ func (r *Rule) DryRun() *Rule {
 // IsDryRun reports whether r comes from [Rule.DryRun].
 func (r *Rule) IsDryRun() bool { return r != nil && r.dry }
 
-// Exact returns a copy of r that marks a limit which must be exact, such as one of log-ins. Where it
-// is taken with a context, by a [ContextLimiter] and so by the middlewares and servers of this project, a
-// limiter with the method TakeExact, as that of package hybrid, then lets Redis decide, and the caller
-// may wait for a round trip. Calls without a context, and WaitN, decide as under r. Both rules use the
-// same counters. A combined rule is exact if one of its parts is.
+// Exact returns a copy of r that marks a limit which all processes together must not exceed, such as
+// one of log-ins. Where it is taken with a context, by a [ContextLimiter] and so by the middlewares and
+// servers of this project, a limiter with the method TakeExact, as that of package hybrid, lets Redis
+// decide, for a round trip. What the algorithm of r admits is admitted. In an outage the fallback of the
+// limiter decides, and Source is [SourceDegraded]: where nothing may pass then, use a limiter of its own
+// with FailClosed. Calls without a context, and WaitN, decide as under r. Both rules use the same
+// counters. A combined rule is exact if one of its parts is.
 func (r *Rule) Exact() *Rule {
 	switch {
 	case r == unlimited:

@@ -145,3 +145,17 @@ func ExampleLimiter_Set() {
 	// 3
 	// 100
 }
+
+// What an answer costs is known only afterwards: what is above the limit is a debt.
+func ExampleLimiter_Charge() {
+	lim, err := local.New(local.Options{MaxKeys: 1000})
+	if err != nil {
+		panic(err)
+	}
+	defer lim.Close()
+
+	rows := limit.Must(limit.FixedWindow("rows", 100, 24*time.Hour))
+	lim.Allow("report", rows)
+	fmt.Println(lim.Charge("report", rows, 150), lim.Allow("report", rows))
+	// Output: 150 false
+}

@@ -103,3 +103,32 @@ func ExampleLimiter_Reserve() {
 	// true 2m0s
 	// given up: <nil>
 }
+
+// What is above the limit is a debt. Keys of one shard can be checked together on a Cluster.
+func ExampleLimiter_Charge() {
+	lim, stop := embedded()
+	defer stop()
+
+	rows := limit.Must(limit.FixedWindow("rows", 100, 24*time.Hour))
+	charged, err := lim.Charge(context.Background(), "report", rows, 150)
+	fmt.Println(charged, err, lim.Shard("report"))
+	// Output: 150 <nil> 0
+}
+
+// The class of an error says whether to wait, to call somebody, or to delete a key.
+func ExampleClassify() {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
+	defer rdb.Close()
+	lim := limit.Must(remote.New(rdb, remote.Options{}))
+
+	_, err := lim.Allow(context.Background(), "alice", limit.Must(limit.PerMinute("api", 100)))
+	switch class, reason := remote.Classify(err); class {
+	case remote.ClassUnavailable:
+		fmt.Println("try again later:", reason)
+	case remote.ClassMisconfigured:
+		fmt.Println("call an operator:", reason)
+	case remote.ClassKey:
+		fmt.Println("delete the key:", reason)
+	}
+	// Output: try again later: refused
+}

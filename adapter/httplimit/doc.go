@@ -26,6 +26,7 @@
 //
 // With a limiter of package hybrid a rule may be exact (see [limit.Rule.Exact]): Redis then decides the
 // request, within its context, unless the node knows that it would refuse. If one limit of several is
-// exact, Redis decides all of them together. What it does not decide is the business of
-// [Options].OnError. A [Transport] takes exactly only with NoWait.
+// exact, Redis decides all of them together. A call that Redis does not answer is the business of
+// [Options].OnError. In an outage that has been noticed the limiter's Fallback decides instead: requests
+// pass, or are refused with 429. A [Transport] takes exactly only with NoWait.
 package httplimit
