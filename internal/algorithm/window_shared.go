@@ -168,36 +168,47 @@ func (w *Window) serverBucket(r *arith.Rule, a report.Answer) int64 {
 	return id
 }
 
+// reckoning is what was known of a bucket before an answer: its known units, and how many Redis should
+// have at least.
+type reckoning struct{ knew, least int64 }
+
 // settle applies the buckets of an answer.
 func (w *Window) settle(r *arith.Rule, a report.Answer, multiplier int64) (lost, earlier bool, expired int64) {
 	serverCur := w.serverBucket(r, a)
 	expired = w.advance(r, serverCur, multiplier)
-	moved := w.moved
+	moved, behind := w.moved, w.cur-serverCur // by how many buckets Redis is behind
 	w.moved = false
-	var few [2 * (arith.DefaultBuckets + 1)]int64
-	both := few[:]
-	if 2*(r.Kept+1) > len(few) {
-		both = make([]int64, 2*(r.Kept+1))
+	for _, b := range a.Buckets {
+		if id, counts := w.place(r, b); counts {
+			w.bucket(r, id)
+		}
 	}
-	least, knew := both[:r.Kept+1], both[r.Kept+1:]
-	w.forgetKnown(least, knew)
+	ahead := 0 < behind && behind <= int64(r.Kept) && len(w.list) > 0 && w.list[len(w.list)-1].id > serverCur
+	if ahead {
+		w.bucket(r, serverCur)
+	}
+	var few [arith.DefaultBuckets + 1]reckoning
+	was := few[:]
+	if len(w.list) > len(few) {
+		was = make([]reckoning, len(w.list))
+	}
+	w.forgetKnown(was)
 	w.take(r, a.Buckets) // from here on known is what Redis says
-	w.bookedEarlier(least)
-	behind := w.cur - serverCur // by how many buckets Redis is behind
-	joined := behind > 0 && behind <= int64(r.Kept) && w.bookedAtPresent(r, least, behind)
+	w.bookedEarlier(was)
+	joined := ahead && w.bookedAtPresent(was, serverCur)
 	if !a.Floor || moved || behind > int64(r.Kept) { // a fixed window does not have Redis' bucket any more
-		clear(least)
+		for i := range was {
+			was[i].least = 0
+		}
 	}
 	for i := range w.list {
-		b := &w.list[i]
-		age := w.cur - b.id
-		is := least[age]
+		b, is := &w.list[i], was[i].least
 		switch {
 		case b.known < is:
-			if lost = true; joined && age == behind {
+			if lost = true; joined && b.id == serverCur {
 				b.last = int64(r.Width) // the time of these units in Redis' bucket is not known
 			}
-		case b.pend == 0 && (is == 0 || w.late || knew[age] == 0):
+		case b.pend == 0 && (is == 0 || w.late || was[i].knew == 0):
 			b.last = 0 // use Redis' time
 		}
 		// Otherwise our lower bound stays. As many units as we know need not be the same units:
@@ -211,24 +222,23 @@ func (w *Window) settle(r *arith.Rule, a report.Answer, multiplier int64) (lost,
 	return lost, earlier, expired
 }
 
-// forgetKnown clears the known units. By age of the bucket, it sets knew to what was known and
-// least to what Redis should have.
-func (w *Window) forgetKnown(least, knew []int64) {
+// forgetKnown clears the known units, and notes what was known.
+func (w *Window) forgetKnown(was []reckoning) {
 	for i := range w.list {
 		b := &w.list[i]
-		age := w.cur - b.id
-		least[age], knew[age], b.known = b.booked(numbers{}, 1), b.known, 0
+		was[i] = reckoning{b.known, b.booked(numbers{}, 1)}
+		b.known = 0
 	}
 }
 
 // bookedEarlier moves units that were sent, which are part of least, to the bucket in which Redis
 // has booked them. Redis books units ahead of its clock into its current bucket, and may have
 // booked a repeated batch long ago.
-func (w *Window) bookedEarlier(least []int64) {
+func (w *Window) bookedEarlier(was []reckoning) {
 	for i, b := range slices.Backward(w.list) {
-		from, u := &least[w.cur-b.id], b.sent
+		from, u := &was[i].least, b.sent
 		for k := i - 1; k >= 0 && u > 0 && *from > b.known; k-- {
-			to := &least[w.cur-w.list[k].id]
+			to := &was[k].least
 			if n := min(u, *from-b.known, w.list[k].known-*to); n > 0 {
 				*from, *to, u = *from-n, *to+n, u-n
 			}
@@ -237,14 +247,13 @@ func (w *Window) bookedEarlier(least []int64) {
 }
 
 // bookedAtPresent moves units that were sent ahead of Redis' clock to Redis' current bucket, into
-// which Redis books them. It is behind buckets before our current one. It reports whether there are
-// any.
-func (w *Window) bookedAtPresent(r *arith.Rule, least []int64, behind int64) (any bool) {
-	for i, u := range least[:behind] {
-		if u > 0 {
+// which Redis books them. It reports whether there are any.
+func (w *Window) bookedAtPresent(was []reckoning, serverCur int64) (any bool) {
+	present, _ := w.find(serverCur)
+	for i := present + 1; i < len(w.list); i++ {
+		if u := was[i].least; u > 0 {
 			any = true
-			w.bucket(r, w.cur-behind)
-			least[behind], least[i] = min(least[behind]+u, MaxUnits), 0
+			was[present].least, was[i].least = min(was[present].least+u, MaxUnits), 0
 		}
 	}
 	return any

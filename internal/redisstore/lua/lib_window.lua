@@ -3,7 +3,7 @@
 -- where id is the time divided by the width, and last says how many us after the
 -- bucket began its last unit came, rounded up. In tables the index of a bucket is its
 -- age (0 = current), which is small for any time and width. n has the units, l the
--- last.
+-- last, and ages the ages that they have or had.
 --
 -- All of these times are Redis' own, but for a calendar. Its periods are of different lengths. A
 -- time in one is (id + 1) * width less what is left of it: so each is the last part of a bucket,
@@ -56,7 +56,7 @@ end
 -- st.moved if a bucket counts in another one. Who is answered takes the units for units of that one, so
 -- they are to be stored there.
 local function place(st, list, width, rule, now, early)
-  local n, l, kept, to = st.n, st.l, rule.kept, rule.width
+  local n, l, ages, kept, to = st.n, st.l, st.ages, rule.kept, rule.width
   local cur = (now - now % to) / to
   local seen = 0
   for id, units, last in string.gmatch(list, ' (%d+):(%d+):(%d+)') do
@@ -77,6 +77,10 @@ local function place(st, list, width, rule, now, early)
       st.moved, age, last = true, 0, now % to
     end
     if age <= kept and units > 0 then
+      if not l[age] then
+        st.mixed = st.mixed or #ages > 0 and ages[#ages] < age
+        ages[#ages + 1] = age
+      end
       local sum = (n[age] or 0) + units
       n[age] = sum < MAX and sum or MAX
       l[age] = math.max(l[age] or 0, last)
@@ -88,7 +92,7 @@ local function place(st, list, width, rule, now, early)
 end
 
 local function read_window(key, rule, now)
-  local st = { gen = 0, reset = 0, born = 0, n = {}, l = {}, at = time_in(rule, now), early = false }
+  local st = { gen = 0, reset = 0, born = 0, n = {}, l = {}, ages = {}, at = time_in(rule, now), early = false }
   local v = fetch(key)
   if not v then
     st.absent = true
@@ -120,12 +124,25 @@ end
 
 local bucket = ' ' .. whole .. ':' .. whole .. ':' .. whole
 
+local function older(a, b)
+  return a > b
+end
+
+-- by_age returns the ages of a window's buckets, the oldest first, which is how they are stored.
+local function by_age(st)
+  if st.mixed then
+    table.sort(st.ages, older)
+    st.mixed = false
+  end
+  return st.ages
+end
+
 -- buckets returns the list of a window's buckets, oldest first, and the age of
 -- the newest one (nil if there is none).
 local function buckets(st, rule)
   local cur = (st.at - st.at % rule.width) / rule.width
   local list, newest = {}, nil
-  for age = rule.kept, 0, -1 do
+  for _, age in ipairs(by_age(st)) do
     if st.n[age] then
       list[#list + 1] = format(bucket, cur - age, st.n[age], st.l[age])
       newest = age

@@ -37,16 +37,17 @@ local function restore_funnel(st, gen, born, us, rem)
   end
 end
 
-local function restore_window(st, gen, born, known, kept)
+local function restore_window(st, gen, born, known)
   local mine, theirs = merge(st, gen, born, now)
   if not mine then
-    st.n, st.l = {}, {}
+    st.n, st.l, st.ages = {}, {}, {}
   end
-  for age = 0, kept do
-    if theirs and known.n[age] then
-      st.n[age] = math.max(st.n[age] or 0, known.n[age])
-      st.l[age] = math.max(st.l[age] or 0, known.l[age])
+  for _, age in ipairs(theirs and known.ages or {}) do
+    if not st.l[age] then
+      st.mixed, st.ages[#st.ages + 1] = true, age
     end
+    st.n[age] = math.max(st.n[age] or 0, known.n[age])
+    st.l[age] = math.max(st.l[age] or 0, known.l[age])
   end
 end
 
@@ -185,17 +186,17 @@ function kinds.w(key, op, apply)
   local rule, restore, back = op.rule, op.restore, op.back
   local st = read_window(key, rule, now)
   if apply and restore then
-    local known = { n = {}, l = {} }
+    local known = { n = {}, l = {}, ages = {} }
     place(known, restore.list, rule.width, rule, st.at)
-    restore_window(st, restore.gen, restore.born, known, rule.kept)
+    restore_window(st, restore.gen, restore.born, known)
   end
   local subtracted = back and back.gen >= st.reset
   if apply and subtracted then
-    local less = { n = {}, l = {} }
+    local less = { n = {}, l = {}, ages = {} }
     place(less, back.list, rule.width, rule, st.at)
     subtracted = false -- see kinds.f
-    for age = 0, rule.kept do
-      if less.n[age] and st.n[age] then
+    for _, age in ipairs(less.ages) do
+      if st.n[age] then
         -- a bucket of 0 units is not listed
         st.n[age] = st.n[age] > less.n[age] and st.n[age] - less.n[age] or nil
         subtracted = true

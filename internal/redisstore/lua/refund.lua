@@ -66,16 +66,20 @@ take_off.w = function()
     from = before and math.max((st.at - st.at % rule.width - (before - before % rule.width)) / rule.width, 0) or 1
     to = st.reset >= once and -1 or math.min(from, rule.kept)
   end
-  for age = from, to do
-    local units = st.n[age] or 0
-    if age > 0 and age == rule.kept then
-      oldest = units
-    else
-      sum = math.min(sum + units, MAX)
+  local ages = by_age(st)
+  for i = #ages, 1, -1 do -- the newest first
+    local age = ages[i]
+    if from <= age and age <= to then
+      local units = st.n[age]
+      if age > 0 and age == rule.kept then
+        oldest = units
+      else
+        sum = math.min(sum + units, MAX)
+      end
+      local off = math.min(units, left)
+      left = left - off
+      st.n[age] = units > off and units - off or nil
     end
-    local off = math.min(units, left)
-    left = left - off
-    st.n[age] = units > off and units - off or nil
   end
   if sum > 0 or oldest > 0 then
     renew(st, now)

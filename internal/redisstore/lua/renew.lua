@@ -37,9 +37,9 @@ set.w = function()
   renew(st, now)
   st.reset, st.born = st.gen, now
   local used = tonumber(ARGV[5])
-  st.n, st.l = {}, {}
+  st.n, st.l, st.ages = {}, {}, {}
   if used > 0 then
-    st.n[0], st.l[0] = used, st.at % rule.width
+    st.n[0], st.l[0], st.ages[1] = used, st.at % rule.width, 0
   end
   write_window(key, st, rule)
   return { '1', int(now), int(st.gen), (buckets(st, rule)) }

@@ -41,8 +41,8 @@ end
 -- units of the oldest bucket, which counts in part.
 function window.room(q, n)
   local room, oldest = q.limit - n, 0
-  for age = 0, q.kept do
-    local units = q.st.n[age] or 0
+  for _, age in ipairs(q.st.ages) do
+    local units = q.st.n[age]
     if age > 0 and age == q.kept then
       oldest = units
     else
@@ -91,8 +91,12 @@ function window.left(q)
 end
 
 function window.book(q, now)
-  q.st.n[0] = (q.st.n[0] or 0) + q.own
-  q.st.l[0] = math.max(q.st.l[0] or 0, q.elapsed)
+  local st = q.st
+  if not st.l[0] then
+    st.ages[#st.ages + 1] = 0
+  end
+  st.n[0] = (st.n[0] or 0) + q.own
+  st.l[0] = math.max(st.l[0] or 0, q.elapsed)
   q.st.born = now
   write_window(q.key, q.st, q)
 end
