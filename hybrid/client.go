@@ -1,7 +1,6 @@
 package hybrid
 
 import (
-	"crypto/tls"
 	"fmt"
 	"time"
 
@@ -18,41 +17,34 @@ import (
 const clientTimeout = redisstore.MostPatience * redisstore.DefaultCommandTimeout
 
 // RedisOptions returns go-redis options for a single server with the recommended settings:
-// deadlines hold, nothing is sent twice, a server that does not answer is given up soon, and a
-// reply that would take more than 64 MiB of memory is refused. Add a password, TLS and the like to what
-// it returns, not to a copy.
+// deadlines hold, nothing is sent twice, and a server that does not answer is given up
+// soon. Add a password, TLS and the like.
 func RedisOptions(addr string) *redis.Options {
-	o := &redis.Options{
+	return &redis.Options{
 		Addr: addr, ContextTimeoutEnabled: true, MaxRetries: -1,
 		DialTimeout: clientTimeout, ReadTimeout: clientTimeout, WriteTimeout: clientTimeout, DialerRetries: 1,
 		DisableIdentity: true, MaintNotificationsConfig: noNotices(),
 	}
-	o.Dialer = redisstore.Dialer(func() (time.Duration, *tls.Config) { return o.DialTimeout, o.TLSConfig })
-	return o
 }
 
 // RedisFailoverOptions is [RedisOptions] for a Sentinel group: the name of its master and
 // the addresses of its sentinels.
 func RedisFailoverOptions(master string, sentinels ...string) *redis.FailoverOptions {
-	o := &redis.FailoverOptions{
+	return &redis.FailoverOptions{
 		MasterName: master, SentinelAddrs: sentinels, ContextTimeoutEnabled: true, MaxRetries: -1,
 		DialTimeout: clientTimeout, ReadTimeout: clientTimeout, WriteTimeout: clientTimeout, DialerRetries: 1,
 		DisableIdentity: true,
 	}
-	o.Dialer = redisstore.Dialer(func() (time.Duration, *tls.Config) { return o.DialTimeout, o.TLSConfig })
-	return o
 }
 
 // RedisClusterOptions is [RedisOptions] for a Redis Cluster: the addresses of some of its
 // servers. A pipeline that includes a dead master does not delay the others.
 func RedisClusterOptions(addrs ...string) *redis.ClusterOptions {
-	o := &redis.ClusterOptions{
+	return &redis.ClusterOptions{
 		Addrs: addrs, ContextTimeoutEnabled: true, MaxRetries: -1, MinRetryBackoff: -1, MaxRetryBackoff: -1,
 		DialTimeout: clientTimeout, ReadTimeout: clientTimeout, WriteTimeout: clientTimeout, DialerRetries: 1,
 		DisableIdentity: true, MaintNotificationsConfig: noNotices(),
 	}
-	o.Dialer = redisstore.Dialer(func() (time.Duration, *tls.Config) { return o.DialTimeout, o.TLSConfig })
-	return o
 }
 
 // noNotices switches off go-redis' notices of maintenance: to ask a server for them takes round trips.

@@ -349,6 +349,25 @@ func TestOnEventHangs(t *testing.T) {
 	})
 }
 
+// A rule that is built anew for each check is reported once, with the rule.
+func TestRebuiltRuleIsToldOnce(t *testing.T) {
+	var seen happenings
+	l, err := hybrid.New(nil, hybrid.Options{Logger: slog.New(slog.DiscardHandler), OnEvent: seen.add})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3000 {
+		l.Allow("k", limit.Must(limit.PerMinute("api", 20)))
+	}
+	if err := l.Shutdown(bg); err != nil {
+		t.Fatal(err)
+	}
+	list := seen.of(hybrid.EventConflict)
+	if n := l.Figures().Rebuilt; n < 2900 || l.Figures().Conflicts != 0 || len(list) != 1 || !strings.Contains(list[0].Reason, "built anew") || !strings.Contains(list[0].Reason, `"api"`) {
+		t.Errorf("%d rebuilt, told of %v", n, list)
+	}
+}
+
 // Rules of one name that count differently, used side by side, are reported once, with both.
 //
 // Fault 87: counted, and logged once with both rules.

@@ -26,7 +26,10 @@ import (
 func (l *Limiter) TakeExact(ctx context.Context, checks ...limit.Check) (limit.AllResult, error) {
 	for i := range checks {
 		if err := l.why(checks[i].Rule, checks[i].N); err != nil {
-			return l.invalidAll(checks, i), fmt.Errorf("hybrid: take: check %d: %w", i, err)
+			if len(checks) > 1 {
+				err = fmt.Errorf("check %d: %w", i, err)
+			}
+			return l.invalidAll(checks, i), fmt.Errorf("hybrid: take: %w", err)
 		}
 	}
 	if len(checks) == 1 && checks[0].Rule.Parts() != nil {

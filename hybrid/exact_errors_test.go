@@ -39,6 +39,11 @@ func TestExactErrors(t *testing.T) {
 				t.Errorf("%s: %+v, %v", name, res, err)
 			}
 		}
+		// A combined rule is several checks for Redis, and one for the caller.
+		both := limit.Must(limit.Combine("both", limit.Must(limit.PerHour("wide", 100)), limit.Must(limit.PerHour("narrow", 1))))
+		if v, err := l.TakeExact(bg, limit.Check{Key: "one", Rule: both, N: 2}); err != nil || v.Allowed || v.By != 0 || v.Rule.Name() != "narrow" {
+			t.Errorf("one combined rule: %+v, %v", v, err)
+		}
 		// The first check is two for Redis. The error and the answer have the caller's number of the bad one.
 		v, err := l.TakeExact(bg, limit.Check{Key: "q", Rule: several}, limit.Check{Key: "k", Rule: longTen},
 			limit.Check{Key: "k", Rule: limit.Must(limit.SlidingWindow("ten", 10, time.Hour))})

@@ -156,8 +156,8 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-// QuickStats is Stats but for what needs a look at each key.
-func TestQuickStats(t *testing.T) {
+// QuickFigures is Figures but for what needs a look at each key.
+func TestQuickFigures(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		l := w.synced(hybrid.Options{MaxLag: time.Minute})
 		l.Allow("k", hundred)

@@ -322,7 +322,7 @@ func noticeEnds(t *testing.T, w *world, rule *limit.Rule) {
 // Without notices each node learns it with its own report, and no one says that they are down.
 //
 // Fault 89: as without notices.
-func TestNoNotices(t *testing.T) {
+func TestPollOnly(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		nodes := w.fleet(2, hybrid.Options{PollOnly: true})
 		a, b := nodes[0], nodes[1]

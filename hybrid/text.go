@@ -10,9 +10,8 @@ import (
 	"github.com/hybridlimit/hybridlimit/internal/redisstore"
 )
 
-// This file writes states, events and statistics as text and as JSON. Modes and kinds are words,
-// errors are their text, times are as in RFC 3339, and fields have the same names as in Go. Durations
-// are seconds with fractions, and the names of these fields end in Seconds.
+// This file writes states and events as text and as JSON. Modes and kinds are words, errors are their
+// text, times are as in RFC 3339, and fields have the same names as in Go.
 
 // MarshalText returns the policy as a word.
 func (f Fallback) MarshalText() ([]byte, error) { return []byte(f.String()), nil }

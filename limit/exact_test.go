@@ -87,7 +87,10 @@ func TestExactInContext(t *testing.T) {
 			t.Errorf("%v: %+v, %v", rule, v, err)
 		}
 	}
-	if both.byMemory != 2 || both.byRedis != 2 || plain.byMemory != 4 {
+	if res, err := c.Take(ctx, "k", r.Exact(), 0); err != nil || !res.Allowed { // a check without units asks for nothing
+		t.Errorf("no units: %+v, %v", res, err)
+	}
+	if both.byMemory != 3 || both.byRedis != 2 || plain.byMemory != 4 {
 		t.Errorf("%+v, %+v", both, plain)
 	}
 }

@@ -21,7 +21,7 @@
 // # What is kept in Redis
 //
 // All times are Redis' own, read inside the script; no script and no caller
-// compares clocks. A leaky bucket is one string: its generation and the time at which
+// compares clocks. A token bucket is one string: its generation and the time at which
 // it will be empty (the theoretical arrival time of the generic cell rate
 // algorithm, ITU-T I.371). A window is one string: its generation and the units
 // per bucket. A log is a sorted set with one member per unit. Each write sets a

@@ -49,7 +49,7 @@ func (l *Limiter) reserve(ctx context.Context, key string, rule *limit.Rule, n i
 	}
 	t, _, err := l.store.Take(ctx, a.Mode, a.Asks...)
 	if err != nil {
-		return decision.NotReserved(limit.Result{}), err
+		return decision.NotReserved(decision.Failed(rule)), err
 	}
 	fits, answer := a.Fits(&t, 0), &t.Answers[0]
 	res := answer.Result(n)

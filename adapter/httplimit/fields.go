@@ -109,7 +109,7 @@ func (c *config) effectiveWindow(ctx context.Context, d *Decision) time.Duration
 }
 
 // refillTime returns the time in which n units of a bucket come back, rounded up. All of them
-// do within [limit.MaxWindow].
+// do within 100 years.
 func refillTime(rule *limit.Rule, n int64) time.Duration {
 	units := uint64(arith.Of(rule).Units)
 	hi, lo := bits.Mul64(uint64(min(max(n, 0), rule.Limit())), uint64(rule.Period()))

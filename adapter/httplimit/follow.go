@@ -72,8 +72,7 @@ func (f *follower) lower(ctx context.Context, key string, left int64, took time.
 	return f.lim.Set(ctx, key, f.rule, f.rule.Limit()-left)
 }
 
-// leaks returns how many units the bucket leaks in a time, rounded up, at most
-// [limit.MaxUnits].
+// leaks returns how many units the bucket gets back in a time, rounded up, at most 1<<53.
 func (f *follower) leaks(in time.Duration) int64 {
 	period := uint64(f.rule.Period())
 	hi, lo := bits.Mul64(uint64(in), uint64(arith.Of(f.rule).Units))

@@ -28,13 +28,8 @@ func ReservedRemotely(res limit.Result, refund func(context.Context) error) limi
 	return &reservation{res: res, ok: true, call: refund}
 }
 
-// NotReserved returns a reservation that is not OK. With the zero Result nothing can ever be reserved.
-func NotReserved(res limit.Result) limit.Reservation {
-	if res.RetryAfter == 0 {
-		res = limit.Result{RetryAfter: limit.Never, Source: limit.SourceInvalid}
-	}
-	return &reservation{res: res}
-}
+// NotReserved returns a reservation that is not OK.
+func NotReserved(res limit.Result) limit.Reservation { return &reservation{res: res} }
 
 func (r *reservation) OK() bool             { return r.ok }
 func (r *reservation) Delay() time.Duration { return r.res.RetryAfter }

@@ -3,14 +3,18 @@ package redisstore
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
+	"os"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hybridlimit/hybridlimit/internal/redistest"
 	"github.com/redis/go-redis/v9"
@@ -138,4 +142,20 @@ func FuzzBoundReplies(f *testing.F) {
 			t.Fatalf("after %.300q: %+v", g.out.String(), m)
 		}
 	})
+}
+
+// A dial takes no longer than the client's options say when it is made.
+func TestDialerTimeout(t *testing.T) {
+	server := redistest.Start(t)
+	timeout := time.Duration(1)
+	dial := Dialer(func() (time.Duration, *tls.Config) { return timeout, nil })
+	if _, err := dial(ctx, "tcp", server.Addr()); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("within a nanosecond: %v", err)
+	}
+	timeout = time.Minute
+	conn, err := dial(ctx, "tcp", server.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
 }

@@ -3,6 +3,7 @@
 package rulenames
 
 import (
+	"math/bits"
 	"slices"
 	"strings"
 	"sync"
@@ -22,9 +23,12 @@ const (
 	maxShapes = 8
 	// nameCells is the number of cells of the cache in front of the map of names.
 	nameCells = 256
-	// manyRebuilt is after how many new rules with the numbers of the last one a program is told: more
-	// than a file of rules is read again.
-	manyRebuilt = 1000
+	// manyRebuilt is how many new rules with the numbers of an earlier one make a program be told, if they
+	// come within rebuiltWithin ns: a file of rules is not read again so often.
+	manyRebuilt   = 1000
+	rebuiltWithin = 3600_000_000_000
+	// copyCells is how many rules of one name with different numbers are watched for that.
+	copyCells = 16
 )
 
 // Names detects conflicts: rules of one name that count differently (by another
@@ -57,25 +61,30 @@ type Names struct {
 type named struct {
 	current atomic.Pointer[limit.Rule] // used last, or one of the same shape
 	mixed   atomic.Bool                // rules of several algorithms were used
-	rebuilt atomic.Int64               // how often current was replaced by an equal rule
+	copies  atomic.Pointer[copies]     // nil: only current was used
 
 	mu       sync.Mutex    // protects all below
 	before   []*limit.Rule // used earlier, the latest last; one for each shape
 	reported bool          // the conflict was
 }
 
+// copies has rules of one name and shape, by their other numbers. Rules that a program keeps, such as plans,
+// or one rule in two of its packages, are found again. A rule that is built anew for each check is not.
+type copies struct {
+	cells  [copyCells]struct{ last, before atomic.Pointer[limit.Rule] }
+	since  atomic.Int64 // when the first of the rebuilt ones was used
+	number atomic.Int64 // of rebuilt rules since then
+	told   atomic.Bool
+}
+
 func sameShape(a, b *limit.Rule) bool { return arith.Of(a).SameShape(arith.Of(b)) }
 
-// See notes that a rule is used.
-func (n *Names) See(rule *limit.Rule) {
+// See notes that a rule is used at now.
+func (n *Names) See(rule *limit.Rule, now int64) {
 	cell := &n.cells[arith.Of(rule).NameHash%nameCells]
-	if e := cell.Load(); e != nil {
-		if is := e.current.Load(); is == rule {
-			return
-		} else if sameShape(is, rule) {
-			n.again(e, is, rule)
-			return
-		}
+	if e := cell.Load(); e != nil && sameShape(e.current.Load(), rule) {
+		n.again(e, rule, now)
+		return
 	}
 	e := n.entry(rule)
 	if e == nil {
@@ -83,6 +92,7 @@ func (n *Names) See(rule *limit.Rule) {
 	}
 	cell.Store(e)
 	if sameShape(e.current.Load(), rule) {
+		n.again(e, rule, now)
 		return
 	}
 	if was, first := n.change(e, rule); first && n.OnConflict != nil {
@@ -90,21 +100,46 @@ func (n *Names) See(rule *limit.Rule) {
 	}
 }
 
-// again notes that a rule is used after was, which has its shape. Plans have other limits.
-func (n *Names) again(e *named, was, rule *limit.Rule) {
-	if arith.Of(rule).MadeUp || was.Limit() != rule.Limit() || was.IsDryRun() != rule.IsDryRun() || was.IsExact() != rule.IsExact() {
+// again notes that a rule of the present shape is used, and counts it if it is a new one with the numbers
+// of an earlier one.
+func (n *Names) again(e *named, rule *limit.Rule, now int64) {
+	if e.current.Load() == rule || arith.Of(rule).MadeUp {
 		return
 	}
-	if !e.current.CompareAndSwap(was, rule) {
+	all := e.copies.Load()
+	if all == nil {
+		all = new(copies)
+		e.copies.CompareAndSwap(nil, all)
+		all = e.copies.Load()
+	}
+	kind := rule.Limit() << 2
+	if rule.IsDryRun() {
+		kind |= 2
+	}
+	if rule.IsExact() {
+		kind |= 1
+	}
+	c := &all.cells[uint64(kind)*0x9e3779b97f4a7c15>>(64-bits.Len(copyCells-1))]
+	last := c.last.Load()
+	if last == rule || c.before.Load() == rule {
+		return
+	}
+	c.before.Store(last)
+	c.last.Store(rule)
+	if last == nil || last.Limit() != rule.Limit() || last.IsDryRun() != rule.IsDryRun() || last.IsExact() != rule.IsExact() {
 		return
 	}
 	n.rebuilt.Add(1)
-	if e.rebuilt.Add(1) == manyRebuilt && n.OnRebuilt != nil {
+	if now-all.since.Load() > rebuiltWithin {
+		all.since.Store(now)
+		all.number.Store(0)
+	}
+	if all.number.Add(1) == manyRebuilt && !all.told.Swap(true) && n.OnRebuilt != nil {
 		n.OnRebuilt(rule)
 	}
 }
 
-// Rebuilt returns how often a rule was replaced by another one that is equal.
+// Rebuilt returns how often a new rule had the numbers of an earlier one.
 func (n *Names) Rebuilt() int64 { return n.rebuilt.Load() }
 
 // entry returns what is known about the rules of a name, nil if there are too many names.

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestConflictsAreBounded(t *testing.T) {
 	reported := 0
 	n := Names{OnConflict: func(was, is *limit.Rule) { reported++ }}
-	see := func(name string, window time.Duration) { n.See(limit.Must(limit.FixedWindow(name, 10, window))) }
+	see := func(name string, window time.Duration) { n.See(limit.Must(limit.FixedWindow(name, 10, window)), 0) }
 	for range 2 {
 		for i := range 2 * maxNames {
 			for s := range 2 {
@@ -50,7 +50,7 @@ func TestConflictIsToComeBack(t *testing.T) {
 		{a, 0}, {a, 0}, {b, 0}, {b, 0}, {a, 1}, {b, 2}, {b.DryRun(), 2}, {a, 3},
 	}
 	for i, s := range steps {
-		if n.See(s.rule); n.Conflicts() != s.conflicts {
+		if n.See(s.rule, 0); n.Conflicts() != s.conflicts {
 			t.Errorf("step %d: %d conflicts, want %d", i, n.Conflicts(), s.conflicts)
 		}
 	}
@@ -61,3 +61,39 @@ func TestConflictIsToComeBack(t *testing.T) {
 		t.Errorf("other rules: %v", o)
 	}
 }
+
+// A rule that is built anew for each check is told once, also beside plans, and as an exact copy. Rules that
+// a program keeps are not, however many there are, nor are those of a file that is read again each minute.
+func TestRebuiltRules(t *testing.T) {
+	build := func(limits int64) *limit.Rule { return limit.Must(limit.PerMinute("api", limits)) }
+	kept := []*limit.Rule{build(10), build(20), build(20), build(30).Exact(), build(30), build(30).DryRun()}
+	for name, c := range map[string]struct {
+		use     func(i int) *limit.Rule
+		pause   int64
+		rebuilt int64
+		told    int
+	}{
+		"anew":               {func(int) *limit.Rule { return build(10) }, 1, 4998, 1},
+		"anew beside a plan": {func(i int) *limit.Rule { return []*limit.Rule{kept[1], build(10)}[i%2] }, 1, 2498, 1},
+		"exact copies":       {func(i int) *limit.Rule { return []*limit.Rule{kept[0], kept[0].Exact()}[i%2] }, 1, 2499, 1},
+		"kept":               {func(i int) *limit.Rule { return kept[i%len(kept)] }, 1, 0, 0},
+		"a thousand plans":   {func(i int) *limit.Rule { return plans[i%len(plans)] }, 1, 0, 0},
+		"read again":         {func(int) *limit.Rule { return build(10) }, int64(time.Minute), 4998, 0},
+	} {
+		told := 0
+		n := Names{OnRebuilt: func(*limit.Rule) { told++ }}
+		for i := range 5000 {
+			n.See(c.use(i), int64(i)*c.pause)
+		}
+		if d := n.Rebuilt() - c.rebuilt; d < -2 || d > 2 || told != c.told {
+			t.Errorf("%s: %d rebuilt, want %d; told %d times", name, n.Rebuilt(), c.rebuilt, told)
+		}
+	}
+}
+
+var plans = func() (list []*limit.Rule) {
+	for i := range int64(1000) {
+		list = append(list, limit.Must(limit.PerMinute("api", i+1)))
+	}
+	return list
+}()

@@ -54,7 +54,7 @@ func (o *nodeOracle) charged(n *simNode, k oracleKey, units, charged int64, src 
 	fk.cut = append(fk.cut, cutOffUnits{at: o.s.now, units: charged, ahead: true})
 }
 
-// ceiling returns above which level a leaky bucket forgives units, in ns.
+// ceiling returns above which level a token bucket forgives units, in ns.
 func (o *nodeOracle) ceiling(rule *limit.Rule) float64 {
 	debt := float64(o.s.opt.MaxDebt)
 	if debt == 0 {
@@ -63,7 +63,7 @@ func (o *nodeOracle) ceiling(rule *limit.Rule) float64 {
 	return min(float64(rule.Limit())*unit(rule)+max(debt, 0), float64(arith.MaxWindow))
 }
 
-// chargedBelowCeiling checks what was charged to a leaky bucket: it ends below the ceiling by what the
+// chargedBelowCeiling checks what was charged to a token bucket: it ends below the ceiling by what the
 // node must know, and what was forgiven would have been above it.
 func (o *nodeOracle) chargedBelowCeiling(n *simNode, k oracleKey, units, charged int64) {
 	sh, rule := o.nodes[n].shares[k], n.rule(k.rule)

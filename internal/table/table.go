@@ -215,7 +215,7 @@ func (t *Table) with(key string, rule *limit.Rule, now int64, create creation, f
 // withEntry is with for a key that the index has in e; nil: it has none. Counters are dropped only
 // under the lock of their shard, so the one that is found under that lock answers.
 func (t *Table) withEntry(e *counter.Entry, q query, create creation, f func(*counter.Counter) (ok bool)) {
-	t.names.See(q.rule)
+	t.names.See(q.rule, q.now)
 	if c := counterOf(e, q.key, q.rule); c != nil && f(c) {
 		return
 	}
