@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math/big"
 	"net"
-	"os"
 	"reflect"
 	"slices"
 	"strconv"
@@ -149,7 +148,8 @@ func TestDialerTimeout(t *testing.T) {
 	server := redistest.Start(t)
 	timeout := time.Duration(1)
 	dial := Dialer(func() (time.Duration, *tls.Config) { return timeout, nil })
-	if _, err := dial(ctx, "tcp", server.Addr()); !errors.Is(err, os.ErrDeadlineExceeded) {
+	var late net.Error
+	if _, err := dial(ctx, "tcp", server.Addr()); !errors.As(err, &late) || !late.Timeout() {
 		t.Errorf("within a nanosecond: %v", err)
 	}
 	timeout = time.Minute
