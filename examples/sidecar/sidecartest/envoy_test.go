@@ -2,7 +2,6 @@ package sidecartest
 
 import (
 	"net"
-	"os"
 	"slices"
 	"strconv"
 	"testing"
@@ -182,21 +181,4 @@ func TestRules(t *testing.T) {
 	if set.For("reports", "alice") == nil {
 		t.Error("there is no rule reports")
 	}
-}
-
-// What the migration page shows of the service that was there before.
-func TestBefore(t *testing.T) {
-	text, err := os.ReadFile("../../../bench/migrate/envoy/before.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := &manager.HttpConnectionManager{}
-	json, err := yaml.YAMLToJSONStrict(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := protojson.Unmarshal(json, m); err != nil {
-		t.Fatal(err)
-	}
-	validate(t, m.GetHttpFilters()[0])
 }

@@ -13,17 +13,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-func TestKinds(t *testing.T) {
-	p := readPod(t)
-	if d := p.deployment; d.APIVersion != appsv1.SchemeGroupVersion.String() || d.Kind != "Deployment" {
-		t.Errorf("%s %s", d.APIVersion, d.Kind)
-	}
-	if s := p.service; s.APIVersion != corev1.SchemeGroupVersion.String() || s.Kind != "Service" {
-		t.Errorf("%s %s", s.APIVersion, s.Kind)
-	}
-	labels := p.deployment.Spec.Template.Labels
-	if len(labels) == 0 || !maps.Equal(p.deployment.Spec.Selector.MatchLabels, labels) || !maps.Equal(p.service.Spec.Selector, labels) {
-		t.Errorf("the pods have %v, which is not what is selected", labels)
+// The selectors find the pods.
+func TestSelectors(t *testing.T) {
+	p, r := readPod(t), readRedis(t)
+	for name, c := range map[string]struct {
+		deployment appsv1.Deployment
+		service    corev1.Service
+	}{"the program": {p.deployment, p.service}, "Redis": {r.deployment, r.service}} {
+		labels := c.deployment.Spec.Template.Labels
+		if len(labels) == 0 || !maps.Equal(c.deployment.Spec.Selector.MatchLabels, labels) || !maps.Equal(c.service.Spec.Selector, labels) {
+			t.Errorf("the pods of %s have %v, which is not what is selected", name, labels)
+		}
 	}
 }
 
