@@ -1,7 +1,6 @@
 package grpclimit_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -107,14 +106,5 @@ func TestConstructorsReportEveryProblem(t *testing.T) {
 		if server == nil || !strings.Contains(server.Error(), text) {
 			t.Errorf("%v does not say %q", server, text)
 		}
-	}
-	shared, err := hybrid.New(nil, hybrid.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer shared.Close()
-	server, _ = construct(t, limit.WithContext(shared), limit.Must(limit.SlidingLog("log", 1, time.Minute)), grpclimit.ByMethod())
-	if !errors.Is(server, limit.ErrUnsupported) {
-		t.Errorf("%v", server)
 	}
 }

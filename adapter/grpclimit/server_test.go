@@ -282,7 +282,6 @@ func TestRefundByCode(t *testing.T) {
 		{fmt.Errorf("deeper: %w", status.Error(codes.Unavailable, "")), 5},
 		{context.Canceled, 5}, // gRPC makes it codes.Canceled
 		{errors.New("unknown"), 4},
-		{status.Error(codes.Internal, ""), 4},
 	} {
 		key := fmt.Sprint("key of ", c.err)
 		opts := []grpclimit.Option{grpclimit.RefundOn(codes.Unavailable), grpclimit.RefundOn(codes.Canceled), grpclimit.And(other, grpclimit.Fixed(key))}

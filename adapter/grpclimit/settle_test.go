@@ -335,36 +335,41 @@ func TestSettleSeveralRules(t *testing.T) {
 }
 
 // A negative cost books nothing. That and an error of the limiter are in the log, a line a while, and
-// no call fails for it.
+// no call fails for it; the same goes for units that are handed back.
 func TestSettleFails(t *testing.T) {
+	cost := func(n int64) grpclimit.Option {
+		return grpclimit.Settle(func(context.Context, grpclimit.Call, grpclimit.End) int64 { return n })
+	}
 	for name, c := range map[string]struct {
-		cost    int64
+		opt     grpclimit.Option
 		err     error
 		booked  string
 		invalid int
-		text    string
+		texts   []string
 	}{
-		"negative":     {-1, nil, "[]", 3, limit.ErrInvalidN.Error()},
-		"smallest":     {math.MinInt64, nil, "[]", 3, limit.ErrInvalidN.Error()},
-		"charge fails": {3, errAway, "[charge k 2 charge k 2 charge k 2]", 0, errAway.Error()},
-		"refund fails": {0, errAway, "[refund k 1 refund k 1 refund k 1]", 0, errAway.Error()},
+		"negative":     {cost(-1), nil, "[]", 3, []string{"a cost cannot be settled", limit.ErrInvalidN.Error()}},
+		"charge fails": {cost(3), errAway, "[charge k 2 charge k 2 charge k 2]", 0, []string{"a cost cannot be settled", errAway.Error()}},
+		"refund fails": {cost(0), errAway, "[refund k 1 refund k 1 refund k 1]", 0, []string{"a cost cannot be settled", errAway.Error()}},
+		"handed back":  {grpclimit.RefundOn(codes.OK), errAway, "[refund k 1 refund k 1 refund k 1]", 0, []string{"units cannot be handed back", errAway.Error()}},
 	} {
 		var text bytes.Buffer
 		lim, _ := alone(t)
 		l := newLedger(lim)
 		l.err = c.err
-		cost := grpclimit.Settle(func(context.Context, grpclimit.Call, grpclimit.End) int64 { return c.cost })
-		u, _ := all(t, l, bucket("api", 10), cost, grpclimit.Logger(slog.New(slog.NewTextHandler(&text, nil))))
+		u, _ := all(t, l, bucket("api", 10), c.opt, grpclimit.Logger(slog.New(slog.NewTextHandler(&text, nil))))
 		for range 3 {
-			if reply, err := u(t.Context(), nil, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) { return "reply", nil }); err != nil || reply != "reply" {
+			reply, err := u(t.Context(), nil, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) { return "reply", nil })
+			if err != nil || reply != "reply" {
 				t.Errorf("%s: %v, %v", name, reply, err)
 			}
 		}
 		if got, left := l.wrote(), lim.Peek("k", bucket("api", 10)).Remaining; got != c.booked || l.invalid != c.invalid || left != 7 {
 			t.Errorf("%s: booked %s, %d invalid, %d left", name, got, l.invalid, left)
 		}
-		if got := text.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=ERROR") || !strings.Contains(got, "a cost cannot be settled") || !strings.Contains(got, c.text) {
-			t.Errorf("%s: the log is %q", name, got)
+		for _, part := range append(c.texts, "level=ERROR") {
+			if got := text.String(); !strings.Contains(got, part) || name != "handed back" && strings.Count(got, "\n") != 1 {
+				t.Errorf("%s: the log is %q", name, got)
+			}
 		}
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/hybridlimit/hybridlimit/adapter/grpclimit"
 	"github.com/hybridlimit/hybridlimit/limit"
@@ -23,8 +22,8 @@ var errAway = errors.New("redis is away")
 // faulty is a limiter whose calls fail as they are told, and which remembers the last context.
 type faulty struct {
 	limit.ContextLimiter
-	err, peek, refund error
-	ctx               context.Context
+	err error
+	ctx context.Context
 }
 
 func (f *faulty) Take(ctx context.Context, key string, rule *limit.Rule, n int64) (limit.Result, error) {
@@ -46,20 +45,6 @@ func (f *faulty) WaitN(ctx context.Context, key string, rule *limit.Rule, n int6
 		return f.err
 	}
 	return f.ContextLimiter.WaitN(ctx, key, rule, n)
-}
-
-func (f *faulty) Peek(ctx context.Context, key string, rule *limit.Rule) (limit.Result, error) {
-	if f.peek != nil {
-		return limit.Result{}, f.peek
-	}
-	return f.ContextLimiter.Peek(ctx, key, rule)
-}
-
-func (f *faulty) Refund(ctx context.Context, key string, rule *limit.Rule, n int64) (int64, error) {
-	if f.ctx = ctx; f.refund != nil {
-		return 0, f.refund
-	}
-	return f.ContextLimiter.Refund(ctx, key, rule, n)
 }
 
 func newFaulty(t *testing.T) *faulty {
@@ -146,7 +131,6 @@ func TestErrorsOfTheLimiter(t *testing.T) {
 		{"too late", context.DeadlineExceeded, expired, codes.DeadlineExceeded, false, false},
 		{"no rule", limit.ErrNilRule, context.WithCancel, codes.Internal, true, false},
 		{"a negative number", limit.ErrInvalidN, context.WithCancel, codes.Internal, true, false},
-		{"a broken key", &limit.KeyError{Key: "hl:k", Reason: "WRONGTYPE"}, context.WithCancel, codes.Internal, true, false},
 		{"no such rule", limit.ErrUnsupported, canceled, codes.Internal, true, false},
 	} {
 		for kind, call := range map[string]func(context.Context, limit.ContextLimiter, ...option) (bool, error){
@@ -246,54 +230,3 @@ type endless struct {
 
 func (s endless) Context() context.Context { return s.ctx }
 func (s endless) RecvMsg(any) error        { return nil }
-
-// Units are handed back although the caller has gone. If that fails, it is in the log.
-func TestRefundAfterTheCallerHasGone(t *testing.T) {
-	lim := newFaulty(t)
-	rule := bucket("api", 5)
-	end := func(opts ...grpclimit.Option) {
-		t.Helper()
-		ctx, cancel := context.WithCancel(as(t.Context(), "u"))
-		intercept, err := grpclimit.UnaryServerInterceptor(lim, rule, grpclimit.Fixed("k"), append(opts, grpclimit.RefundOn(codes.Canceled))...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, _ = intercept(ctx, nil, &grpc.UnaryServerInfo{FullMethod: sayMethod}, func(ctx context.Context, _ any) (any, error) {
-			cancel()
-			return nil, ctx.Err()
-		})
-		if lim.ctx == ctx || lim.ctx.Err() != nil {
-			t.Errorf("a refund with %v", lim.ctx)
-		}
-	}
-	end()
-	if res, err := lim.Peek(t.Context(), "k", rule); err != nil || res.Remaining != 5 {
-		t.Errorf("%+v, %v", res, err)
-	}
-	lim.refund = errAway
-	var text bytes.Buffer
-	end(grpclimit.Logger(slog.New(slog.NewTextHandler(&text, nil))))
-	if line := text.String(); !strings.Contains(line, "level=ERROR") || !strings.Contains(line, "units cannot be handed back") || !strings.Contains(line, errAway.Error()) {
-		t.Errorf("the log is %q", line)
-	}
-}
-
-// A look that fails is told, and nothing is set.
-func TestFollowWithoutALook(t *testing.T) {
-	lim := newFaulty(t)
-	lim.peek = errAway
-	var told []grpclimit.Decision
-	observe := grpclimit.Observe(func(_ context.Context, d grpclimit.Decision) { told = append(told, d) })
-	intercept, err := grpclimit.UnaryClientInterceptor(lim, bucket("api", 5), grpclimit.Fixed("k"), grpclimit.FollowRetryInfo(time.Hour), observe)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := busy(t, codes.ResourceExhausted, durationpb.New(time.Minute))
-	err = intercept(t.Context(), sayMethod, nil, nil, nil, func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error { return server })
-	if !errors.Is(err, server) || len(told) != 2 || !errors.Is(told[1].Err, errAway) {
-		t.Errorf("%v, told %+v", err, told)
-	}
-	if res, err := lim.ContextLimiter.Peek(t.Context(), "k", bucket("api", 5)); err != nil || res.Remaining != 4 {
-		t.Errorf("%+v, %v", res, err)
-	}
-}

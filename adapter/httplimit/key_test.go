@@ -17,10 +17,8 @@ func TestByHeader(t *testing.T) {
 		{http.Header{}, ""},
 		{http.Header{"X-Api-Key": {""}}, ""},
 		{http.Header{"X-Api-Key": {" "}}, ""},
-		{http.Header{"X-Api-Key": {"", "", ""}}, ""},
 		{http.Header{"X-Api-Key": {"a"}}, "a"},
 		{http.Header{"X-Api-Key": {"a", "b"}}, "a, b"},
-		{http.Header{"X-Api-Key": {strings.Repeat("k", 9000)}}, strings.Repeat("k", 9000)},
 	} {
 		key, err := ByHeader("x-api-key")(&http.Request{Header: c.header})
 		if key != c.want || errors.Is(err, ErrNoKey) != (c.want == "") {

@@ -163,15 +163,6 @@ func TestTransportRefuses(t *testing.T) {
 	})
 }
 
-// A base transport that breaks its contract is an error of the client, not a panic.
-func TestTransportOverBrokenBase(t *testing.T) {
-	lim, _ := newLimiter(t)
-	client := &http.Client{Transport: newTransport(t, lim, tenPerSecond, TransportOptions{Base: neither{}})}
-	if resp, err := client.Get("http://upstream/"); err == nil {
-		t.Errorf("%v", resp)
-	}
-}
-
 // neither returns no response and no error.
 type neither struct{}
 
@@ -213,13 +204,10 @@ func TestTransportFollows(t *testing.T) {
 		{"a date by a clock that is wrong", 429, []string{"Retry-After: " + date(time.Hour+5*time.Second), "Date: " + date(time.Hour)}, 0, 5 * time.Second},
 		{"a date that has passed", 429, []string{"Retry-After: " + date(-time.Second)}, 0, 100 * time.Millisecond},
 		{"seconds that no number holds", 429, []string{"Retry-After: 99999999999999999999999999"}, 0, most},
-		{"an absurd date", 429, []string{"Retry-After: Fri, 31 Dec 9999 23:59:59 GMT"}, 0, most},
 		{"negative", 429, []string{"Retry-After: -5"}, 0, 100 * time.Millisecond},
 		{"a fraction", 429, []string{"Retry-After: 30.5"}, 0, 31 * time.Second},
-		{"twice", 429, []string{"Retry-After: 30, 30"}, 0, 30 * time.Second},
 		{"several", 429, []string{"Retry-After: 5, soon", "Retry-After: 30", "Retry-After: 7"}, 0, 30 * time.Second},
 		{"a unit", 429, []string{"Retry-After: 30s"}, 0, 30 * time.Second},
-		{"units", 429, []string{"Retry-After: 0m12.5s"}, 0, 13 * time.Second},
 		{"milliseconds", 429, []string{"Retry-After: 1500ms"}, 0, 2 * time.Second},
 		{"a number and a date", 429, []string{"Retry-After: 5", "Retry-After: " + date(9*time.Second)}, 0, 9 * time.Second},
 		{"an exponent", 429, []string{"Retry-After: 1e9"}, 0, 100 * time.Millisecond},
@@ -232,25 +220,19 @@ func TestTransportFollows(t *testing.T) {
 		{"a date of RFC 3339", 429, []string{"Retry-After: " + in(8*time.Second, time.RFC3339)}, 0, 8 * time.Second},
 		{"milliseconds of a language model", 429, []string{"Retry-After-Ms: 250", "Retry-After: 1"}, 0, 300 * time.Millisecond},
 		{"milliseconds of Azure", 429, []string{"X-Ms-Retry-After-Ms: 1200", "Retry-After: 2"}, 0, 1200 * time.Millisecond},
-		{"milliseconds that are none", 429, []string{"Retry-After-Ms: -1", "Retry-After: 2"}, 0, 2 * time.Second},
-		{"milliseconds that are no number", 429, []string{"Retry-After-Ms: NaN", "Retry-After: 2"}, 0, 2 * time.Second},
 		{"OpenAI, requests", 200, []string{"X-Ratelimit-Remaining-Requests: 0", "X-Ratelimit-Reset-Requests: 8s", "X-Ratelimit-Remaining-Tokens: 149984", "X-Ratelimit-Reset-Tokens: 6m0s"}, 0, 8 * time.Second},
-		{"OpenAI, tokens", 200, []string{"X-Ratelimit-Remaining-Requests: 4", "X-Ratelimit-Reset-Requests: 12ms", "X-Ratelimit-Remaining-Tokens: 0", "X-Ratelimit-Reset-Tokens: 7.66s"}, 0, 8 * time.Second},
 		{"Azure, unlimited tokens", 200, []string{"X-Ratelimit-Remaining-Tokens: -1", "X-Ratelimit-Reset-Tokens: 0"}, 9, 0},
 		{"Anthropic, tokens of one kind", 200, []string{"Anthropic-Ratelimit-Requests-Remaining: 9", "Anthropic-Ratelimit-Output-Tokens-Remaining: 0", "Anthropic-Ratelimit-Output-Tokens-Reset: " + in(8*time.Second, time.RFC3339)}, 0, 8 * time.Second},
 		{"Jira", 429, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: " + in(time.Minute, "2006-01-02T15:04Z")}, 0, time.Minute},
 		{"a date of JavaScript", 200, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: " + noon.Add(8*time.Second).In(time.FixedZone("", 3600)).Format("Mon Jan 02 2006 15:04:05 GMT-0700") + " (Central European Standard Time)"}, 0, 8 * time.Second},
 		{"Discord", 200, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: " + epoch(7) + ".123", "X-RateLimit-Reset-After: 7.123"}, 0, 8 * time.Second},
-		{"Shopify", 429, []string{"Retry-After: 2.0"}, 0, 2 * time.Second},
 		{"forbidden", 403, nil, 9, 0},
 		{"GitHub, primary", 403, []string{"X-RateLimit-Limit: 60", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: " + epoch(30)}, 0, 30 * time.Second},
 		{"GitHub, its clock is an hour ahead", 403, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: " + epoch(3630), "Date: " + date(time.Hour)}, 0, 30 * time.Second},
 		{"GitHub, secondary, no reason", 429, []string{"X-RateLimit-Remaining: 4000", "X-RateLimit-Reset: " + epoch(3000)}, 0, 100 * time.Millisecond},
-		{"GitHub, for an hour", 403, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: " + epoch(3600)}, 0, most},
 		{"a reset that has passed", 200, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: " + epoch(-5)}, 0, 100 * time.Millisecond},
 		{"milliseconds since 1970", 403, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: " + epoch(30) + "500"}, 0, 31 * time.Second},
 		{"a reset with a fraction", 200, []string{"X-RateLimit-Remaining: 0.0", "X-RateLimit-Reset: " + epoch(30) + ".25"}, 0, 31 * time.Second},
-		{"seconds until the reset", 200, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 12"}, 0, 12 * time.Second},
 		{"another spelling", 200, []string{"X-Rate-Limit-Remaining: 0", "X-Rate-Limit-Reset: " + epoch(12)}, 0, 12 * time.Second},
 		{"X-RateLimit, fewer", 200, []string{"X-RateLimit-Remaining: 4", "X-RateLimit-Reset: " + epoch(30)}, 4, 0},
 		{"X-RateLimit, garbage", 200, []string{"X-RateLimit-Remaining: none", "X-RateLimit-Reset: never"}, 9, 0},

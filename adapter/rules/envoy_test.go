@@ -130,7 +130,6 @@ descriptors:
 		{"branch=south reader=school", 0, ""},
 		{"branch=north", 0, ""},
 		{"shelf=any", 3, ""},
-		{"shelf=rare", 4, ""},
 		{"shelf=staff", 0, ""},
 		{"loan=night", 5, ""},
 		{"loan=night copy=one", 6, ""},
@@ -141,7 +140,6 @@ descriptors:
 		{"isbn=97-x", 8, ""},
 		{"isbn=97*-x", 8, ""}, // its own text, and the other one has no part of it
 		{"isbn=979-07", 9, ""},
-		{"isbn=979-0-1-7", 9, ""},
 		{"isbn=979-0-1-8", 0, ""},
 		{"isbn=979-0", 0, ""},
 		{"scan=a/2/b tray=1-2 page=3", 10, "scan=a/*/b tray=1-2 page=3"},

@@ -247,7 +247,6 @@ func TestRemoval(t *testing.T) {
 		{"a rule, with a mark", two, one(1) + "...\n", false, ""},
 		{"a rule, allowed", two, one(1), true, ""},
 		{"a field", two, less, false, "rules.calls.dry_run: is in force and missing"},
-		{"a field, with a mark", two, less + "...\n# the end\n\n", false, ""},
 		{"the mark", two + "...\n", two, false, "the file seems to be cut off: the one in force ends with a line of ..."},
 		{"the mark, allowed", two + "...\n", two, true, ""},
 		{"half of the mark", two + "...\n", two + "..", false, "this is not YAML"},

@@ -52,11 +52,8 @@ func TestFor(t *testing.T) {
 		{"api", "acme-2", `token-bucket "api@key-` + suffixOf("acme-2")[5:] + `": 99, refilling 50 per second`}, // over the numbers of the plan
 		{"api", "monitor", "unlimited"},
 		{"none", "monitor", "invalid rule"}, // a rule that is not there is not unlimited
-		{"none", "evil", "invalid rule"},
 		{"calls", "monitor-2", `sliding-window "calls": 1 per minute`},
-		{"api", "monitor-2", "unlimited"},
 		{"api", "evil", `token-bucket "api": 0, refilling 10 per second`},
-		{"calls", "evil", `sliding-window "calls": 0 per minute`},
 		{"open", "evil", `fixed-window "open": 0 per hour`},
 		{"calls", "12345", `sliding-window "calls": 0 per minute`},
 		{"open", "12345", `fixed-window "open": 2 per hour`}, // who says a limit is not unlimited
@@ -65,10 +62,8 @@ func TestFor(t *testing.T) {
 		{"calls", "10.0.9.9", `sliding-window "calls": 20 per minute`},
 		{"api", "10.0.9.9", `token-bucket "api": 20, refilling 10 per second`},
 		{"calls", "10.0.0.0", `sliding-window "calls": 0 per minute`},
-		{"calls", "10.0.0.0/8", `sliding-window "calls": 0 per minute`},
 		{"calls", "10.0.0.7", "unlimited"},
 		{"calls", "10", `sliding-window "calls": 100 per minute`},
-		{"calls", "11.0.", `sliding-window "calls": 100 per minute`},
 	} {
 		if got := set.For(c.name, c.key); got.String() != c.want {
 			t.Errorf("%s of %q is %v, want %s", c.name, c.key, got, c.want)
