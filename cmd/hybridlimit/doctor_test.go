@@ -98,14 +98,9 @@ func TestDoctorPrints(t *testing.T) {
 	cli(t, append([]string{"doctor", "--timeout=1m", at(s)}, patient...)...).want(t, exitFound).golden(t, "doctor", s)
 }
 
-// Each wrong setting, and nothing else, is found on a server that is healthy otherwise.
-func TestDoctorFindsEachWrongSetting(t *testing.T) {
-	config := func(name, value string) func(*testing.T, *redistest.Server) []string {
-		return func(t *testing.T, s *redistest.Server) []string {
-			do(t, s, "CONFIG", "SET", name, value)
-			return nil
-		}
-	}
+// Each of these faults, and nothing else, is found on a server that is healthy otherwise. Settings that
+// doctor mends are in TestDoctorIsRight, rights in TestDoctorAsTheLimiter.
+func TestDoctorFindsEachFault(t *testing.T) {
 	words := func(words ...string) func(*testing.T, *redistest.Server) []string {
 		return func(t *testing.T, s *redistest.Server) []string {
 			do(t, s, words...)
@@ -119,22 +114,14 @@ func TestDoctorFindsEachWrongSetting(t *testing.T) {
 		args  []string
 		spoil func(*testing.T, *redistest.Server) []string // and returns flags
 	}{
-		"volatile-lru":  {"eviction", doctor.Error, "CONFIG SET maxmemory-policy noeviction", []string{"--maxmemory", "1gb"}, config("maxmemory-policy", "volatile-lru")},
-		"no disk":       {"persistence", doctor.Warning, "CONFIG SET appendonly yes", nil, config("appendonly", "no")},
-		"fsync always":  {"fsync", doctor.Warning, "CONFIG SET appendfsync everysec", nil, config("appendfsync", "always")},
-		"short timeout": {"idle-timeout", doctor.Warning, "CONFIG SET timeout 0", nil, config("timeout", "10")},
-		"small buffers": {"output-buffer", doctor.Warning, "normal 0 0 0", nil, config("client-output-buffer-limit", "normal 524288 0 0")},
-		"a replica":     {"replica", doctor.Error, "master", nil, words("REPLICAOF", "127.0.0.1", "1")},
-		"no ZADD":       {"permission", doctor.Error, "ACL SETUSER default +zadd", nil, words("ACL", "SETUSER", "default", "-zadd")},
-		"no publish":    {"notices", doctor.Warning, "ACL SETUSER default +publish", nil, words("ACL", "SETUSER", "default", "-publish")},
-		"no channels":   {"notices", doctor.Warning, "ACL SETUSER default &hl:*", nil, words("ACL", "SETUSER", "default", "resetchannels")},
-		"other keys":    {"permission", doctor.Error, "ACL SETUSER default ~hl:*", nil, words("ACL", "SETUSER", "default", "resetkeys", "~other:*")},
-		"renamed":       {"command", doctor.Error, "redis.conf: remove the line that begins with: rename-command PEXPIRE", []string{"--rename-command", "PEXPIRE", "hidden"}, nil},
-		"layouts":       {"layouts", doctor.Warning, "same Shards", nil, func(t *testing.T, s *redistest.Server) []string { beat(t, s, 0, 1); beat(t, s, 0, 64); return nil }},
-		"database":      {"database", doctor.Warning, "/3", nil, func(t *testing.T, s *redistest.Server) []string { beat(t, s, 3, 1); return nil }},
-		"applications":  {"applications", doctor.Warning, "KeyPrefix", nil, twoApplications},
-		"slow command":  {"slow-commands", doctor.Warning, "SLOWLOG", []string{"--slowlog-log-slower-than", "0"}, func(*testing.T, *redistest.Server) []string { return []string{"--slow-command=1us"} }},
-		"slow network":  {"latency", doctor.Warning, "CommandTimeout", nil, func(*testing.T, *redistest.Server) []string { return []string{"--slow-trip=1ns"} }},
+		"fsync always": {"fsync", doctor.Warning, "CONFIG SET appendfsync everysec", nil, words("CONFIG", "SET", "appendfsync", "always")},
+		"a replica":    {"replica", doctor.Error, "master", nil, words("REPLICAOF", "127.0.0.1", "1")},
+		"renamed":      {"command", doctor.Error, "redis.conf: remove the line that begins with: rename-command PEXPIRE", []string{"--rename-command", "PEXPIRE", "hidden"}, nil},
+		"layouts":      {"layouts", doctor.Warning, "same Shards", nil, func(t *testing.T, s *redistest.Server) []string { beat(t, s, 0, 1); beat(t, s, 0, 64); return nil }},
+		"database":     {"database", doctor.Warning, "/3", nil, func(t *testing.T, s *redistest.Server) []string { beat(t, s, 3, 1); return nil }},
+		"applications": {"applications", doctor.Warning, "KeyPrefix", nil, twoApplications},
+		"slow command": {"slow-commands", doctor.Warning, "SLOWLOG", []string{"--slowlog-log-slower-than", "0"}, func(*testing.T, *redistest.Server) []string { return []string{"--slow-command=1us"} }},
+		"slow network": {"latency", doctor.Warning, "CommandTimeout", nil, func(*testing.T, *redistest.Server) []string { return []string{"--slow-trip=1ns"} }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := redistest.Start(t, append(slices.Clone(healthy), c.args...)...)

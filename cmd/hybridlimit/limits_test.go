@@ -25,13 +25,6 @@ func TestSeveralLimits(t *testing.T) {
 	cli(t, with(flags, "peek", "acme", "--rule=api=70/h, 80/never")...).want(t, exitUsage).says(t, `"never" is no period`)
 }
 
-// A mistake in limits is told as such, and an inline rule says which forms there are.
-func TestInlineLimitsThatAreWrong(t *testing.T) {
-	_, flags := real(t)
-	cli(t, with(flags, "peek", "k", "--rule=api=10/s, 100/mo")...).want(t, exitUsage).says(t, `"mo" is no period`)
-	cli(t, with(flags, "peek", "k", "--rule=api=sliding-window")...).want(t, exitUsage).says(t, "or NAME=LIMITS, for example api=10/s,500/m")
-}
-
 // A quota by the calendar is read from the command line, used up, and reset.
 func TestInlineQuota(t *testing.T) {
 	_, flags := real(t)

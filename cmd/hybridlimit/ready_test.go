@@ -85,12 +85,3 @@ func TestReadyUsage(t *testing.T) {
 		t.Errorf("a password is shown: %s", got.out)
 	}
 }
-
-// The server of this program.
-func TestReadyOfServe(t *testing.T) {
-	s := runServe(t, "--alone", "--rules", rulesAt(t, someRules))
-	cli(t, "ready", "http://"+s.addr["http"]+"/readyz").want(t, exitOK)
-	s.stop()
-	<-s.code
-	cli(t, "ready", "http://"+s.addr["http"]+"/readyz").want(t, exitFound)
-}

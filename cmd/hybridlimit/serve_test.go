@@ -201,32 +201,9 @@ func TestServeWhereAnotherProgramListens(t *testing.T) {
 }
 
 func TestServeRefusesWhatItCannotServe(t *testing.T) {
-	good := rulesAt(t, someRules)
-	for _, c := range []struct {
-		args string
-		want string
-	}{
-		{"--alone", "--rules"},
-		{"--alone --rules " + good + " --resp 127.0.0.1", "--resp: "},
-		{"--alone --rules " + good + ".none", ".none"},
-		{"--alone --rules " + rulesAt(t, "rules: {api: {algorithm: token-bucket, limit: x, per: 1m}}"), "rules.yaml:1:"},
-		{"--alone --rules " + good + " --grpc - --resp - --check -", "address"},
-		{"--alone --rules " + good + " --grpc-max-age=-1s", "--grpc-max-age is -1s"},
-		{"--rules " + good + " --command-timeout 2m", "--command-timeout is 2m0s, must be 1ms to 1m0s"},
-		{"--rules " + good + " --redis redis://x:secret%zz@h", "--redis"},
-	} {
-		var errs bytes.Buffer
-		p := &program{ctx: t.Context(), out: io.Discard, errOut: &errs, in: strings.NewReader(""), environ: os.Environ()}
-		args := append([]string{"serve"}, strings.Fields(c.args)...)
-		for _, name := range []string{"--grpc", "--resp", "--check", "--http"} {
-			if !strings.Contains(c.args, name+" ") {
-				args = append(args, name, "127.0.0.1:0")
-			}
-		}
-		if code := p.run(args); code != exitUsage || !strings.Contains(errs.String(), c.want) || strings.Contains(errs.String(), "secret") {
-			t.Errorf("%s: exit code %d, %s, want %d and %q", c.args, code, errs.String(), exitUsage, c.want)
-		}
-	}
+	nowhere := []string{"serve", "--alone", "--rules", rulesAt(t, someRules), "--grpc=-", "--resp=-", "--check=-", "--http=-"}
+	cli(t, nowhere...).want(t, exitUsage).says(t, "address")
+	cli(t, append(nowhere, "--grpc-max-age=-1s")...).want(t, exitUsage).says(t, "--grpc-max-age is -1s")
 }
 
 // A rules file with mistakes is refused before anything else: nothing is said but the mistakes,

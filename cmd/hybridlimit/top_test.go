@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
-	"github.com/hybridlimit/hybridlimit/internal/redistest"
 )
 
 func TestTop(t *testing.T) {
@@ -117,12 +115,4 @@ func TestNodes(t *testing.T) {
 	cli(t, with(flags, "nodes")...).want(t, exitOK).says(t, "Others use version 1 with 64 shards")
 	do(t, s, "SET", "hl:1:{0}:nodes:1", "garbage")
 	cli(t, with(flags, "nodes")...).want(t, exitFound).says(t, "hl:1:{0}:nodes:1")
-}
-
-func TestTopOfNothing(t *testing.T) {
-	for _, args := range [][]string{{"top", slowly}, {"quarantined"}, {"nodes"}, {"watch", "--count=1"}} {
-		s := redistest.Start(t)
-		cli(t, append(args, to(s)...)...).want(t, exitOK)
-		cli(t, append(append(args, "--json"), to(s)...)...).want(t, exitOK)
-	}
 }

@@ -105,14 +105,6 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-func TestHelp(t *testing.T) {
-	all := cli(t, "--help").want(t, exitOK)
-	for _, name := range []string{"peek", "reset", "set", "top", "watch", "quarantined", "nodes", "doctor", "serve", "validate", "version", "completion", "man"} {
-		all.says(t, " "+name+" ")
-		cli(t, name, "--help").want(t, exitOK).says(t, "Usage: hybridlimit "+name)
-	}
-}
-
 // docs/cli.md shows what commands print; the parts that tests keep are there as they are.
 func TestDocsShowRealOutput(t *testing.T) {
 	docs, err := os.ReadFile("../../docs/cli.md")

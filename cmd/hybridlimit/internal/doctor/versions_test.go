@@ -29,10 +29,6 @@ func TestServerIsNamed(t *testing.T) {
 			map[string]string{"redis_version": "7.2.4", "server_name": "valkey", "valkey_version": "9.1.7"},
 			Server{Product: "Valkey", Version: "9.1.7", Tested: true, Known: "Valkey 9.1.2 of the same series is tested. Messages of 16 kB or more do not count against client-output-buffer-limit."},
 		},
-		"a series between": {
-			map[string]string{"redis_version": "7.2.4"},
-			Server{Product: "Redis", Version: "7.2.4", Known: "This version is not tested. Tested are Redis 7.0.15 and 8.0.2, Valkey 8.1.1 and 9.1.2."},
-		},
 		"garbage": {
 			map[string]string{"redis_version": "8"},
 			Server{Product: "Redis", Version: "8", Known: "This version is not tested. Tested are Redis 7.0.15 and 8.0.2, Valkey 8.1.1 and 9.1.2."},

@@ -175,21 +175,6 @@ func TestRequestsAreBounded(t *testing.T) {
 	}
 }
 
-func TestOneProtocolIsEnough(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "rules.yaml")
-	write(t, path, limits)
-	for _, o := range []Options{{GRPC: loopback(t)}, {RESP: loopback(t)}, {Check: loopback(t)}} {
-		o.RulesPath = path
-		s, err := Start(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Stop(); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
 // Clients that connect to the port for gRPC and say nothing, or begin and do not go on, do not
 // keep the server from ending in time.
 func TestStopEndsSilentClients(t *testing.T) {
@@ -198,10 +183,9 @@ func TestStopEndsSilentClients(t *testing.T) {
 		says string
 		cut  bool // it may be a call that is under way
 	}{
-		"silent":           {nil, "", false},
-		"silent, with TLS": {new(tls.Config), "", false},
-		"half":             {nil, "PRI * HT", true},
-		"half, with TLS":   {new(tls.Config), "\x16\x03\x01", true},
+		"silent":         {nil, "", false},
+		"half":           {nil, "PRI * HT", true},
+		"half, with TLS": {new(tls.Config), "\x16\x03\x01", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "rules.yaml")

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"regexp"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -77,48 +76,6 @@ func newLocal(t *testing.T) *local.Limiter {
 	return lim
 }
 
-// shown is an example of curl in the page: what is sent, and what comes back.
-var shown = regexp.MustCompile(`(?s)\$ curl -s -i --json '([^']*)' localhost:7382/check\nHTTP/1.1 (\d+ [A-Za-z ]+)\n(.*?)\n\n(\{.*?\})\n`)
-
-// What the page shows is answered: in Run it by the rules file that stands there.
-func TestThePageShowsRealAnswers(t *testing.T) {
-	text := page(t, "server.md")
-	run, rest, _ := strings.Cut(text, "## Redis clients")
-	for _, part := range []struct {
-		h        http.Handler
-		text     string
-		examples int
-	}{
-		{serveRules(t, between(t, run, "rules.yaml <<'EOF'\n", "EOF\n"), rls.Options{}), run, 2}, // admitted, refused
-		{serve(t), rest, 1}, // descriptors
-	} {
-		list := shown.FindAllStringSubmatch(part.text, -1)
-		if len(list) != part.examples {
-			t.Fatalf("%d examples, want %d", len(list), part.examples)
-		}
-		for _, m := range list {
-			compare(t, ask(part.h, post(m[1])), m)
-		}
-	}
-}
-
-// changing is what depends on the clock and on Redis.
-var changing = regexp.MustCompile(`\d[0-9.]*s"|_seconds":[0-9.]+|"source":"\w+"`)
-
-// compare compares an answer with one that is shown.
-func compare(t *testing.T, w *httptest.ResponseRecorder, m []string) {
-	t.Helper()
-	got, want := changing.ReplaceAllString(w.Body.String(), `"":""`), changing.ReplaceAllString(m[4], `"":""`)
-	if status := w.Result().Status; !strings.HasPrefix(status, m[2]) || strings.TrimSpace(got) != want {
-		t.Errorf("%s: %s\n%s, and the page shows %s\n%s", m[1], status, w.Body, m[2], m[4])
-	}
-	for _, name := range []string{"Content-Type", "Retry-After"} {
-		if strings.Contains(m[3], name) != (w.Header().Get(name) != "") {
-			t.Errorf("%s: %s is %q, and the page shows\n%s", m[1], name, w.Header().Get(name), m[3])
-		}
-	}
-}
-
 func TestAnswers(t *testing.T) {
 	const one = `{"domain": "messaging", "descriptors": [{"entries": [{"key": "to_number", "value": "1"}]}]}`
 	request := func(method, path, kind, body string) *http.Request {
@@ -135,9 +92,7 @@ func TestAnswers(t *testing.T) {
 	}{
 		{request("POST", "/check", "", one), 200, `"limitRemaining":99`},
 		{request("POST", "/check", "application/json; charset=utf-8", one), 200, `"OK"`},
-		{request("POST", "/check", "application/vnd.limits+json", one), 200, `"OK"`},
 		{request("POST", "/check", "text/plain", one), 415, "application/json"},
-		{request("POST", "/check", "nonsense;;", one), 415, "application/json"},
 		{request("POST", "/check?pretty", "", strings.ReplaceAll(one, "descriptors", "descriptors ")), 400, `unknown field \"descriptors \"`},
 		{request("POST", "/check", "", `{"domain":"messaging","descriptors":[{"entries":[{"key":"to_number","value":"2"}],"hits_addend":"4"}]}`), 200, `"limitRemaining":96`},
 		{request("POST", "/check", "", ""), 400, "unexpected token"},
@@ -150,11 +105,9 @@ func TestAnswers(t *testing.T) {
 		{request("POST", "/check", "", strings.Repeat(" ", 256<<10)), 400, "unexpected token"},
 		{request("POST", "/check", "", strings.Repeat(" ", 256<<10+1)), 413, "262144 bytes"},
 		{request("GET", "/check", "", ""), 405, "Method Not Allowed"},
-		{request("PUT", "/check", "", one), 405, "Method Not Allowed"},
 		{request("POST", "/openapi.json", "", ""), 405, "Method Not Allowed"},
 		{request("HEAD", "/openapi.json", "", ""), 200, ""},
 		{request("POST", "/", "", one), 404, "POST /check"},
-		{request("POST", "/check/", "", one), 404, "Not Found"},
 	} {
 		w := ask(serve(t), c.r)
 		kind := "application/problem+json"

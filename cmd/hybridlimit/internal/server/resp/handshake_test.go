@@ -17,7 +17,6 @@ func TestGreetingsOfClients(t *testing.T) {
 		{"redis-cli", "COMMAND DOCS;COMMAND"},
 		{"redis-py", "CLIENT SETINFO LIB-NAME redis-py;CLIENT SETINFO LIB-VER 6.4.0;SELECT 0;PING"},
 		{"redis-py with RESP3", "HELLO 3;CLIENT SETNAME app;CLIENT SETINFO LIB-NAME redis-py"},
-		{"go-redis", "HELLO 3;CLIENT SETINFO LIB-NAME go-redis;CLIENT SETINFO LIB-VER 9.23.0;PING"},
 		{"rueidis", "HELLO 3;CLIENT TRACKING ON OPTIN;CLIENT SETINFO LIB-NAME rueidis;CLIENT SETINFO LIB-VER 1.0.78;PING"},
 		{"node-redis", "HELLO 2;CLIENT SETINFO LIB-NAME node-redis;CLIENT SETINFO LIB-VER 5.0.0;PING"},
 		{"ioredis", "INFO;CLIENT SETINFO LIB-NAME ioredis;CLIENT SETNAME app;SELECT 0"},
@@ -118,18 +117,6 @@ func TestGoRedis(t *testing.T) {
 			if err != nil || !reflect.DeepEqual(got, want) {
 				t.Errorf("protocol %d, call %d: %v, %v, want %v", protocol, i, got, err, want)
 			}
-		}
-		_, err := rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
-			for range 100 {
-				p.Do(t.Context(), "CL.THROTTLE", key+"p", 99, 1, 1000)
-			}
-			return nil
-		})
-		if err != nil {
-			t.Error(err)
-		}
-		if got, err := rdb.Do(t.Context(), "CL.THROTTLE", key+"p", 99, 1, 1000).Int64Slice(); err != nil || got[0] != 1 {
-			t.Errorf("after a pipeline: %v, %v", got, err)
 		}
 	}
 }
