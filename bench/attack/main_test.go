@@ -12,30 +12,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.LateDial)) }
 
-func TestParse(t *testing.T) {
-	for _, c := range []struct {
-		args, want string
-		rows       int
-	}{
-		{"", "", 14},
-		{"-run fault", "", 2},
-		{"-run fault -redis", "", 4},
-		{"-run ^day.*10x1$ -scale 0.1 -seed 7", "", 1},
-		{"-run away", "need -redis", 0},
-		{"-run (", "missing closing", 0},
-		{"-scale 0", "-scale is 0", 0},
-		{"more", "unexpected", 0},
-	} {
-		list, _, err := parse(strings.Fields(c.args), &strings.Builder{})
-		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %q", c.args, err, c.want)
-		}
-		if err == nil && len(list) != c.rows {
-			t.Errorf("%s: %d rows, want %d", c.args, len(list), c.rows)
-		}
-	}
-}
-
 // The program prints the row that is asked for, and its exit code agrees with the verdict.
 func TestRun(t *testing.T) {
 	var out, errs strings.Builder

@@ -18,7 +18,7 @@ import (
 )
 
 // What docs/migrate/redis-cell.md says is equal. The module itself is not here: the numbers
-// are those of its README, and of the table in its own tests.
+// are those of its README. CL.THROTTLE of hybridlimit serve is tested by the table in its own tests.
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.LateDial)) }
 
@@ -28,44 +28,6 @@ func TestDocumentedExample(t *testing.T) {
 		res, err := lim.Take(t.Context(), "user123", perUser, 1)
 		if got := five(res); err != nil || got != [5]int64{0, 16, 15, -1, 2} {
 			t.Errorf("%v, %v", got, err)
-		}
-	})
-}
-
-// A max_burst of 4, one a second.
-func TestTableOfItsTests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		lim := limit.Must(remote.New(bubble.Client(t, bubble.Start(t), 0), remote.Options{}))
-		rule, start := limit.Must(limit.TokenBucket("foo", 1, time.Second, 5)), time.Now()
-		const ms, s, never = time.Millisecond, time.Second, limit.Never
-		for i, c := range []struct {
-			at        time.Duration
-			quantity  int64
-			remaining int64
-			reset     time.Duration
-			retry     time.Duration // 0: admitted; redis-cell says -1, for never as well
-		}{
-			{0, 6, 5, 0, never},
-			{0, 1, 4, 1 * s, 0},
-			{0, 1, 3, 2 * s, 0},
-			{0, 1, 2, 3 * s, 0},
-			{0, 1, 1, 4 * s, 0},
-			{0, 1, 0, 5 * s, 0},
-			{0, 1, 0, 5 * s, 1 * s},
-			{3000 * ms, 1, 2, 3000 * ms, 0},
-			{3100 * ms, 1, 1, 3900 * ms, 0},
-			{4000 * ms, 1, 1, 4000 * ms, 0},
-			{8000 * ms, 1, 4, 1000 * ms, 0},
-			{9500 * ms, 1, 4, 1000 * ms, 0},
-			{9500 * ms, 0, 4, 1 * s, 0},
-			{9500 * ms, 2, 2, 3 * s, 0},
-			{9500 * ms, 5, 2, 3 * s, 3 * s},
-		} {
-			time.Sleep(time.Until(start.Add(c.at)))
-			res, err := lim.Take(t.Context(), "foo", rule, c.quantity)
-			if err != nil || res.Allowed != (c.retry == 0) || res.Limit != 5 || res.Remaining != c.remaining || res.ResetAfter != c.reset || res.RetryAfter != c.retry {
-				t.Errorf("%d: %+v, %v", i, res, err)
-			}
 		}
 	})
 }
