@@ -65,15 +65,6 @@ func TestWrongLimits(t *testing.T) {
 	})
 }
 
-func TestWrongLimitIsExplained(t *testing.T) {
-	const want = "redisrate: limit -3 req/0s (burst -2): Rate is -3, must be at least 1\n" +
-		"redisrate: limit -3 req/0s (burst -2): Burst is -2, must not be negative\n" +
-		"redisrate: limit -3 req/0s (burst -2): Period is 0s, must be above 0 and at most 876000h0m0s"
-	if _, err := (Limit{Rate: -3, Burst: -2}).rule(); err == nil || err.Error() != want {
-		t.Errorf("%v, want %s", err, want)
-	}
-}
-
 // FuzzLimit gives any numbers to a limiter. It never panics, and never admits more than was asked for or than
 // the bucket holds.
 func FuzzLimit(f *testing.F) {

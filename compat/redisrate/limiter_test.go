@@ -92,20 +92,6 @@ func TestChange(t *testing.T) {
 	})
 }
 
-// Limits of different rates are used in turns, as programs do, and nothing is reported as a conflict.
-func TestNoConflicts(t *testing.T) {
-	h := hybridtest.New(t, hybridtest.Options{})
-	l := From(h.Limiter)
-	for range 10 {
-		take(t, l, "login:alice", PerMinute(5), 1)
-		take(t, l, "api:alice", PerSecond(100), 1)
-		take(t, l, "api:alice", Limit{100, 300, time.Second}, 1)
-	}
-	if s := h.Limiter.Stats(); s.Conflicts != 0 || s.Invalid != 0 {
-		t.Errorf("%v", s)
-	}
-}
-
 // All nodes forget a key under all its limits, and no other key.
 func TestReset(t *testing.T) {
 	h := hybridtest.New(t, hybridtest.Options{Limiters: 2})

@@ -42,16 +42,3 @@ func TestRuleIsKept(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
-
-// A key has one counter for all limits of a rate.
-func TestCounters(t *testing.T) {
-	var r rules
-	for _, l := range []Limit{PerMinute(10), {10, 20, time.Minute}, {10, 0, time.Minute}, PerHour(10)} {
-		if _, err := r.get(l); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if n := len(r.counters()); n != 2 {
-		t.Errorf("%d counters, want 2", n)
-	}
-}

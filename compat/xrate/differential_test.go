@@ -191,21 +191,8 @@ func (p *pair) atTurn(a *rate.Reservation, b *xrate.Reservation) bool {
 	return a.DelayFrom(early) > 0 || b.DelayFrom(early) > 0
 }
 
-// What the table of docs/migrate/x-time-rate.md says differs.
+// What the table of docs/migrate/x-time-rate.md says differs, unless tests of our side alone show it.
 func TestDifferences(t *testing.T) {
-	t.Run("cancel again", func(t *testing.T) {
-		p := newPair(t, 1, 1)
-		p.allow(1)
-		p.reserve(1)
-		a, b := p.reserve(1)
-		for range 2 {
-			a.CancelAt(p.now())
-			b.CancelAt(p.now())
-		}
-		if x, y := p.theirs.TokensAt(p.now()), p.ours.Tokens(); x != 1 || y != -1 {
-			t.Errorf("%v, %v tokens", x, y)
-		}
-	})
 	t.Run("cancel before others", func(t *testing.T) {
 		p := newPair(t, 1, 1)
 		p.allow(1)
@@ -226,50 +213,6 @@ func TestDifferences(t *testing.T) {
 		p.reserve(1)
 		if a, b := p.theirs.AllowN(p.now(), 0), p.ours.AllowN(p.now(), 0); a || !b {
 			t.Errorf("%t, %t", a, b)
-		}
-	})
-	t.Run("below nothing", func(t *testing.T) {
-		p := newPair(t, 1, 1)
-		if a, b := p.theirs.AllowN(p.now(), -1), p.ours.AllowN(p.now(), -1); !a || b {
-			t.Errorf("%t, %t", a, b)
-		}
-	})
-	t.Run("burst", func(t *testing.T) {
-		p := newPair(t, 1, 10)
-		p.allow(4)
-		p.theirs.SetBurstAt(p.now(), 5)
-		p.ours.SetBurst(5)
-		if x, y := p.theirs.TokensAt(p.now()), p.ours.Tokens(); x != 5 || y != 1 {
-			t.Errorf("smaller: %v, %v tokens", x, y)
-		}
-		p.theirs.SetBurstAt(p.now(), 20)
-		p.ours.SetBurst(20)
-		if x, y := p.theirs.TokensAt(p.now()), p.ours.Tokens(); x != 5 || y != 16 {
-			t.Errorf("larger: %v, %v tokens", x, y)
-		}
-	})
-	t.Run("no rate", func(t *testing.T) {
-		p := newPair(t, 0, 3)
-		if a, b := admitted(p.theirs, 5), admitted(p.ours, 5); a != 3 || b != 0 {
-			t.Errorf("%d, %d are admitted", a, b)
-		}
-		if a, b := p.theirs.ReserveN(p.now(), 1), p.ours.ReserveN(p.now(), 1); !a.OK() || b.OK() || a.DelayFrom(p.now()) < 200*365*24*time.Hour || b.Delay() != rate.InfDuration {
-			t.Errorf("%t, %t are reserved", a.OK(), b.OK())
-		}
-	})
-	t.Run("another time", func(t *testing.T) {
-		p := newPair(t, 1, 1)
-		p.allow(1)
-		later := p.now().Add(time.Minute)
-		if a, b := p.theirs.AllowN(later, 1), p.ours.AllowN(later, 1); !a || b || p.ours.Skewed() != 1 {
-			t.Errorf("%t, %t, %d skewed", a, b, p.ours.Skewed())
-		}
-	})
-	t.Run("rounding", func(t *testing.T) {
-		p := newPair(t, 3, 1)
-		p.allow(1)
-		if a, b := p.reserve(1); a.DelayFrom(p.now()) != 333333333 || b.Delay() != 333333334 {
-			t.Errorf("%d, %d", a.DelayFrom(p.now()), b.Delay())
 		}
 	})
 }

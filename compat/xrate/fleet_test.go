@@ -60,38 +60,12 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// An outage does not stop a Limiter, and Tokens says no more than Allow admits.
-func TestOutage(t *testing.T) {
-	h, l := fleet(t, 2, 10, 20)
-	h.CutOff()
-	total := 0
-	for _, l := range l {
-		for range 100 {
-			before := l.Tokens()
-			if !l.Allow() {
-				if before >= 1 {
-					t.Fatalf("refused with %v tokens", before)
-				}
-				break
-			}
-			if before < 1 {
-				t.Fatalf("admitted with %v tokens", before)
-			}
-			total++
-		}
-	}
-	if total < 10 || total > 20 {
-		t.Errorf("%d are admitted in the outage", total)
-	}
-	h.Heal()
-}
-
-// With another fallback Tokens says no more than Allow admits.
+// An outage does not stop a Limiter, and by each fallback Tokens says no more than Allow admits.
 func TestFallbacks(t *testing.T) {
 	for fallback, want := range map[hybrid.Fallback]struct {
 		tokens   float64
 		admitted int // at most so many at once
-	}{hybrid.FailClosed: {0, 0}, hybrid.FullLimit: {15, 15}, hybrid.FailOpen: {15, 20}} {
+	}{hybrid.FairShare: {7, 7}, hybrid.FailClosed: {0, 0}, hybrid.FullLimit: {15, 15}, hybrid.FailOpen: {15, 20}} {
 		h := hybridtest.New(t, hybridtest.Options{Limiters: 2, Limiter: hybrid.Options{Fallback: fallback}})
 		l := over(t, h.Limiter, 10, 20, h.Clock)
 		h.Preload([]string{"k"}, limit.Must(limit.TokenBucket("upstream", 10, time.Second, 20)))

@@ -17,23 +17,18 @@ import (
 func TestUsualFractions(t *testing.T) {
 	const day = 24 * time.Hour
 	for r, want := range map[rate.Limit]tokens{
-		1:                                  {refill: 1, per: time.Second},
-		10:                                 {refill: 10, per: time.Second},
-		3:                                  {refill: 3, per: time.Second},
-		999_983:                            {refill: 999_983, per: time.Second},
-		1e9:                                {refill: 1e9, per: time.Second},
-		1e12:                               {refill: 1e12, per: time.Second},
-		0.5:                                {refill: 1, per: 2 * time.Second},
-		2.5:                                {refill: 5, per: 2 * time.Second},
-		0.3:                                {refill: 3, per: 10 * time.Second},
-		1.1:                                {refill: 11, per: 10 * time.Second},
-		100.0 / 60:                         {refill: 5, per: 3 * time.Second},
-		rate.Every(7 * time.Hour):          {refill: 1, per: 7 * time.Hour},
-		rate.Every(90 * day):               {refill: 1, per: 90 * day},
-		rate.Every(1):                      {refill: 1e9, per: time.Second},
-		rate.Every(333 * time.Millisecond): {refill: 1, per: 333 * time.Millisecond},
-		rate.Every(time.Hour + 1):          {refill: 1, per: time.Hour + 1},
-		rate.Inf / 2:                       {refill: arith.MaxUnits, per: 1},
+		1:                         {refill: 1, per: time.Second},
+		10:                        {refill: 10, per: time.Second},
+		1e9:                       {refill: 1e9, per: time.Second},
+		0.5:                       {refill: 1, per: 2 * time.Second},
+		2.5:                       {refill: 5, per: 2 * time.Second},
+		0.3:                       {refill: 3, per: 10 * time.Second},
+		100.0 / 60:                {refill: 5, per: 3 * time.Second},
+		rate.Every(7 * time.Hour): {refill: 1, per: 7 * time.Hour},
+		rate.Every(90 * day):      {refill: 1, per: 90 * day},
+		rate.Every(1):             {refill: 1e9, per: time.Second},
+		rate.Every(time.Hour + 1): {refill: 1, per: time.Hour + 1},
+		rate.Inf / 2:              {refill: arith.MaxUnits, per: 1},
 	} {
 		if refill, per, ok := fraction(float64(r)); !ok || refill != want.refill || per != want.per {
 			// 2.5 a second may be 1 per 400 ms as well: what counts is the quotient, in small numbers.
