@@ -131,18 +131,6 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	f.replace(f.key, newKey)
 	f.at = f.at.Add(lookEvery)
 	f.want("and its key", is, 1, 1)
-
-	if err := os.Remove(f.key); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		f.at = f.at.Add(lookEvery)
-		f.want("without a file", is, 2, 1)
-	}
-	f.replace(f.cert, oldCert)
-	f.replace(f.key, oldKey)
-	f.at = f.at.Add(lookEvery)
-	f.want("back again", was, 2, 2)
 }
 
 // A renewed key that the server may not read is used once it may, although nothing else changes:

@@ -107,13 +107,3 @@ func TestBadVariablesAreNamed(t *testing.T) {
 		t.Error(o.err)
 	}
 }
-
-// A key is taken as it is, whatever bytes it has.
-func TestKeysAreTakenAsTheyAre(t *testing.T) {
-	for _, key := range []string{"a\xff", "\xfe", "a\x00b", "é", "a\nb"} {
-		var c commands
-		if _, err := parserOf(t, &c).Parse([]string{"reset", "--rule=api=token-bucket,5/1m", key}); err != nil || len(c.Reset.Keys) != 1 || c.Reset.Keys[0] != key {
-			t.Errorf("%q: %q, %v", key, c.Reset.Keys, err)
-		}
-	}
-}
