@@ -240,25 +240,6 @@ func TestUsedUpInRedis(t *testing.T) {
 	contains(t, body, `<article class="wrong">`, "used up in Redis, which decides", ": refused</h3>")
 }
 
-// A row of a node is where it was: in the order of the names.
-func TestNodesKeepTheirOrder(t *testing.T) {
-	h := hybridtest.New(t, hybridtest.Options{Limiters: 4})
-	s := serve(t, h.Limiters[2], adminlimit.Options{})
-	var now struct {
-		Nodes struct {
-			List []struct{ ID, Name string }
-		}
-	}
-	if err := json.Unmarshal([]byte(s.get(t, "/limits/now.json")), &now); err != nil || len(now.Nodes.List) != 4 {
-		t.Fatalf("%v, %+v", err, now)
-	}
-	for i, n := range now.Nodes.List[1:] {
-		if was := now.Nodes.List[i]; was.Name > n.Name || was.Name == n.Name && was.ID > n.ID {
-			t.Errorf("%+v is before %+v", was, n)
-		}
-	}
-}
-
 // Keys come from attackers: on the page they are text, wherever they stand.
 func TestKeysAreText(t *testing.T) {
 	h := hybridtest.New(t, hybridtest.Options{})

@@ -131,6 +131,7 @@ func TestErrorsOfTheLimiter(t *testing.T) {
 		{"too late", context.DeadlineExceeded, expired, codes.DeadlineExceeded, false, false},
 		{"no rule", limit.ErrNilRule, context.WithCancel, codes.Internal, true, false},
 		{"a negative number", limit.ErrInvalidN, context.WithCancel, codes.Internal, true, false},
+		{"a broken key", &limit.KeyError{Key: "hl:k", Reason: "WRONGTYPE"}, context.WithCancel, codes.Internal, true, false},
 		{"no such rule", limit.ErrUnsupported, canceled, codes.Internal, true, false},
 	} {
 		for kind, call := range map[string]func(context.Context, limit.ContextLimiter, ...option) (bool, error){

@@ -227,30 +227,22 @@ func until(t *testing.T, ok func() bool, otherwise func() string) {
 	}
 }
 
-func TestDryRun(t *testing.T) {
-	lim, _ := newLimiter(t)
-	would := 0
-	s := server(t, protect(t, lim, Options{OnDecision: func(_ *http.Request, d Decision) {
-		if d.WouldRefuse {
-			would++
-		}
-	}}, nil, Limit{Rule: perMinute("new", 1).DryRun(), Key: By(byKey)}))
-	for range 3 {
-		get(t, s, "/", "Key: k").want(t, 200, "RateLimit: ", "RateLimit-Policy: ", "Retry-After: ")
-	}
-	if would != 2 {
-		t.Errorf("%d would have been refused, want 2", would)
-	}
-}
-
-// A dry run beside a limit changes nothing of what the client hears of that limit, whichever of
-// them has less left.
+// A client hears nothing of a dry run, and beside a limit it changes nothing of what the client hears of
+// that limit, whichever of them has less left.
 func TestDryRunBesideALimit(t *testing.T) {
 	lim, c := newLimiter(t)
 	real, other, key := perMinute("user", 4), perMinute("other", 9), By(byKey)
 	limits := []Limit{{Rule: perMinute("new", 1).DryRun(), Key: key}, {Rule: other, Key: key}, {Rule: real, Key: key}}
 	s := server(t, protect(t, lim, Options{}, nil, limits...))
 	x := server(t, protect(t, lim, Options{Headers: XRateLimitHeaders, Clock: c}, nil, limits...))
+	would := false // the second time
+	only := server(t, protect(t, lim, Options{OnDecision: func(_ *http.Request, d Decision) { would = d.WouldRefuse }}, nil, limits[0]))
+	for range 2 {
+		get(t, only, "/", "Key: alone").want(t, 200, "RateLimit: ", "RateLimit-Policy: ", "Retry-After: ")
+	}
+	if !would {
+		t.Error("it would have been refused")
+	}
 	const policy = `RateLimit-Policy: "other";q=9;w=60, "user";q=4;w=60`
 	get(t, s, "/", "Key: k").want(t, 200, policy, `RateLimit: "user";r=3;t=60`, "Retry-After: ")
 	get(t, s, "/", "Key: k").want(t, 200, policy, `RateLimit: "user";r=2;t=60`, "Retry-After: ")

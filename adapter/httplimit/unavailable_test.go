@@ -12,27 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
-
 	"github.com/hybridlimit/hybridlimit/hybrid"
 	"github.com/hybridlimit/hybridlimit/limit"
-	"github.com/hybridlimit/hybridlimit/remote"
 )
-
-// newRemote returns a limiter that asks an embedded Redis.
-func newRemote(t *testing.T) (*remote.Limiter, *miniredis.Miniredis) {
-	t.Helper()
-	server := miniredis.RunT(t)
-	server.SetTime(noon)
-	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true, MaxRetries: -1})
-	t.Cleanup(func() { _ = rdb.Close() })
-	lim, err := remote.New(rdb, remote.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lim, server
-}
 
 // failOpen lets pass what docs/http.md says.
 func failOpen(w http.ResponseWriter, r *http.Request, next http.Handler, err error) {
@@ -76,6 +58,13 @@ func (f *faulty) Refund(ctx context.Context, key string, rule *limit.Rule, n int
 		return 0, f.refund
 	}
 	return f.ContextLimiter.Refund(ctx, key, rule, n)
+}
+
+func (f *faulty) WaitN(ctx context.Context, key string, rule *limit.Rule, n int64) error {
+	if f.take != nil {
+		return f.take
+	}
+	return f.ContextLimiter.WaitN(ctx, key, rule, n)
 }
 
 func newFaulty(t *testing.T) *faulty {
@@ -205,41 +194,28 @@ func TestRefundAfterTheClientHasGone(t *testing.T) {
 	}
 }
 
-// A request to an upstream is not sent while nobody can say whether it may be.
+// A request to an upstream is not sent while nobody can say whether it may be. What the upstream says is
+// the client's, also if it cannot be followed.
 func TestTransportWithoutRedis(t *testing.T) {
-	lim, redisServer := newRemote(t)
-	sent := 0
+	lim, sent := newFaulty(t), 0
 	base := upstream(func(*http.Request) *http.Response { sent++; return says(429, "Retry-After: 7") })
-	var failed error
-	o := TransportOptions{Base: base, OnError: func(_ *http.Request, err error) { failed = err }}
-	waits, err := NewTransport(lim, tenPerSecond, toHost, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.NoWait = true
-	refuses, err := NewTransport(lim, tenPerSecond, toHost, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, _ := request(t.Context(), "http://a.example/")
-	if _, err := refuses.RoundTrip(r); err != nil || failed != nil {
-		t.Fatalf("%v, %v", err, failed)
-	}
-	if res, err := lim.Peek(t.Context(), "a.example", tenPerSecond); err != nil || res.RetryAfter != 7*time.Second {
-		t.Errorf("the upstream was not followed: %+v, %v", res, err)
-	}
-	refuses.o.Base = upstream(func(*http.Request) *http.Response {
-		redisServer.Close()
-		return says(429, "Retry-After: 7")
-	})
-	r, _ = request(t.Context(), "http://b.example/")
-	if resp, err := refuses.RoundTrip(r); err != nil || resp.StatusCode != 429 || failed == nil {
-		t.Errorf("%v, and while following %v", err, failed)
-	}
-	for name, tr := range map[string]*Transport{"at once": refuses, "waiting": waits} {
-		r, body := request(t.Context(), "http://b.example/")
-		if _, err := tr.RoundTrip(r); err == nil || !body.closed.Load() || sent != 1 {
-			t.Errorf("%s: %v, body closed %t, %d sent", name, err, body.closed.Load(), sent)
+	for _, noWait := range []bool{true, false} {
+		var failed error
+		lim.take, lim.peek, sent = nil, errAway, 0
+		tr, err := NewTransport(lim, tenPerSecond, toHost, TransportOptions{
+			Base: base, NoWait: noWait, OnError: func(_ *http.Request, err error) { failed = err },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, _ := request(t.Context(), "http://a.example/")
+		if resp, err := tr.RoundTrip(r); err != nil || resp.StatusCode != 429 || !errors.Is(failed, errAway) {
+			t.Errorf("%v, and while following %v", err, failed)
+		}
+		lim.take = errAway
+		r, body := request(t.Context(), "http://a.example/")
+		if _, err := tr.RoundTrip(r); !errors.Is(err, errAway) || !body.closed.Load() || sent != 1 {
+			t.Errorf("at once %t: %v, body closed %t, %d sent", noWait, err, body.closed.Load(), sent)
 		}
 	}
 }

@@ -30,24 +30,6 @@ func watched(t *testing.T, path string, o Options) *File {
 	return f
 }
 
-func TestWatchSeesChanges(t *testing.T) {
-	path := temp(t, one(1))
-	f := watched(t, path, Options{})
-	for i, how := range []func(testing.TB, string, string){write, replace, write, replace} {
-		how(t, path, one(i+2))
-		eventually(t, fmt.Sprint("limit ", i+2), func() bool { return limitOf(f) == int64(i+2) })
-	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the file is missed", func() bool { return f.Stats().LastError != "" })
-	if limitOf(f) != 5 {
-		t.Errorf("limit %d after the file was deleted", limitOf(f))
-	}
-	write(t, path, one(7))
-	eventually(t, "the file is back", func() bool { return limitOf(f) == 7 && f.Stats().LastError == "" })
-}
-
 // A volume of Kubernetes: rules.yaml leads to ..data/rules.yaml, and ..data to a directory
 // whose name has the time. An update replaces ..data by renaming another link.
 func TestWatchFollowsASymlinkSwap(t *testing.T) {
