@@ -169,26 +169,6 @@ func TestZero(t *testing.T) {
 	}
 }
 
-// A limiter below that has nothing to give breaks nothing.
-func TestBrokenBase(t *testing.T) {
-	l := over(t, broken{}, 10, 10, nil)
-	if r := l.Reserve(); r.OK() || r.Delay() != rate.InfDuration {
-		t.Error("a nil reservation is OK")
-	}
-	if got := l.Tokens(); got != 0 {
-		t.Errorf("%v tokens", got)
-	}
-}
-
-type broken struct{}
-
-func (broken) AllowN(string, *limit.Rule, int64) bool { return false }
-func (broken) Peek(string, *limit.Rule) limit.Result {
-	return limit.Result{RetryAfter: limit.Never, ResetAfter: time.Second}
-}
-func (broken) ReserveN(string, *limit.Rule, int64) limit.Reservation   { return nil }
-func (broken) WaitN(context.Context, string, *limit.Rule, int64) error { return nil }
-
 // A time that is not the present one is denied, and counted, in both directions and at the boundary.
 func TestSkewedTimes(t *testing.T) {
 	l, clk := manual(t, 10, 100)

@@ -2,7 +2,6 @@ package programs
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -15,29 +14,6 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// mostLines is how many lines of a program may change, beside its imports.
-const mostLines = 3
-
-// source returns the lines of a program without its comment, imports and empty lines.
-func source(t *testing.T, name string) []string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(name, "main.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, code, _ := strings.Cut(string(text), "\n)\n") // behind the imports
-	return slices.DeleteFunc(strings.Split(code, "\n"), func(line string) bool { return strings.TrimSpace(line) == "" })
-}
-
-func TestFewLinesChange(t *testing.T) {
-	was, is := source(t, "before"), source(t, "after")
-	added := slices.DeleteFunc(slices.Clone(is), func(line string) bool { return slices.Contains(was, line) })
-	gone := slices.DeleteFunc(slices.Clone(was), func(line string) bool { return slices.Contains(is, line) })
-	if len(added) > mostLines || len(gone) != 1 || len(is) != len(was)+len(added)-len(gone) {
-		t.Errorf("%d lines are new, and %d gone:\n%s\n%s", len(added), len(gone), strings.Join(added, "\n"), strings.Join(gone, "\n"))
-	}
-}
 
 // Both do the same jobs in the same order, and not faster than the limit. The second one counts in Redis.
 func TestPrograms(t *testing.T) {
