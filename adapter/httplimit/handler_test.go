@@ -236,7 +236,8 @@ func TestDryRunBesideALimit(t *testing.T) {
 	s := server(t, protect(t, lim, Options{}, nil, limits...))
 	x := server(t, protect(t, lim, Options{Headers: XRateLimitHeaders, Clock: c}, nil, limits...))
 	would := false // the second time
-	only := server(t, protect(t, lim, Options{OnDecision: func(_ *http.Request, d Decision) { would = d.WouldRefuse }}, nil, limits[0]))
+	note := func(_ *http.Request, d Decision) { would = d.WouldRefuse }
+	only := server(t, protect(t, lim, Options{OnDecision: note}, nil, limits[0]))
 	for range 2 {
 		get(t, only, "/", "Key: alone").want(t, 200, "RateLimit: ", "RateLimit-Policy: ", "Retry-After: ")
 	}

@@ -113,7 +113,7 @@ func TestNodes(t *testing.T) {
 		t.Errorf("%+v", n)
 	}
 	cli(t, with(flags, "nodes")...).want(t, exitOK).says(t, "Others use version 1 with 64 shards")
-	cli(t, with(flags, "nodes", "--prefix=hi")...).want(t, exitOK).says(t, `no node uses the prefix "hi" here, but there are nodes with "hl": see --prefix`)
+	cli(t, with(flags, "nodes", "--prefix=hi")...).want(t, exitOK).says(t, `there are nodes with "hl": see --prefix`)
 	do(t, s, "SET", "hl:1:{0}:nodes:1", "garbage")
 	cli(t, with(flags, "nodes")...).want(t, exitFound).says(t, "hl:1:{0}:nodes:1")
 }

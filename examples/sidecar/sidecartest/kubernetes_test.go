@@ -20,8 +20,8 @@ func TestSelectors(t *testing.T) {
 		deployment appsv1.Deployment
 		service    corev1.Service
 	}{"the program": {p.deployment, p.service}, "Redis": {r.deployment, r.service}} {
-		labels := c.deployment.Spec.Template.Labels
-		if len(labels) == 0 || !maps.Equal(c.deployment.Spec.Selector.MatchLabels, labels) || !maps.Equal(c.service.Spec.Selector, labels) {
+		labels, of := c.deployment.Spec.Template.Labels, c.deployment.Spec.Selector.MatchLabels
+		if len(labels) == 0 || !maps.Equal(of, labels) || !maps.Equal(c.service.Spec.Selector, labels) {
 			t.Errorf("the pods of %s have %v, which is not what is selected", name, labels)
 		}
 	}

@@ -95,12 +95,6 @@ func TestManyRatesAndARuleOfTheFile(t *testing.T) {
 	t.Error("the rule of the file has no figures of its own")
 }
 
-func TestWithoutARulesFileThereAreNoRules(t *testing.T) {
-	_, addr := listen(t, Options{})
-	c := connect(t, addr)
-	c.wantError(c.do("HL.TAKE api bob"), "no rule 'api'")
-}
-
 // What is only looked at is fetched from the other servers, what is taken is not: the limiter
 // does so by itself.
 func TestLooksAreTold(t *testing.T) {

@@ -302,7 +302,8 @@ func TestUnitsAreThoseOfTheFile(t *testing.T) {
 		if err != nil || brought.Rule.String() != file.Rule.String() || brought.Unit != file.Unit {
 			t.Errorf("%s: %v (%v), want %v", name, brought, err, file.Rule)
 		}
-		if l := w.ask(request("d", d("a=1"))).GetStatuses()[0].GetCurrentLimit(); l.GetUnit().String() != unit.String() || l.GetName() != "n" {
+		l := w.ask(request("d", d("a=1"))).GetStatuses()[0].GetCurrentLimit()
+		if l.GetUnit().String() != unit.String() || l.GetName() != "n" {
 			t.Errorf("%s is named %v", name, l)
 		}
 	}
