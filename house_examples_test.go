@@ -157,16 +157,17 @@ func TestHouseExamplesOfCalls(t *testing.T) {
 			t.Errorf("examples of %s use what users do not have: %s", dir, out)
 		}
 	}
-	shown := ""
+	var text strings.Builder
 	for _, pattern := range []string{"*/example*_test.go", "examples/*/*.go", "bench/migrate/*/*.go"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, f := range files {
-			shown += read(t, f)
+			text.WriteString(read(t, f))
 		}
 	}
+	shown := text.String()
 	call := regexp.MustCompile(`^(?:func |method \(\*?(\w+)\) |interface \w+\.)(\w+)`)
 	// What other packages call: encoders, fmt, errors and log/slog, and Inside.
 	others := regexp.MustCompile(`^(Marshal|Unmarshal|String$|LogValue$|Error$|Unwrap$|Inside$)`)

@@ -13,7 +13,6 @@ import (
 	"github.com/hybridlimit/hybridlimit/local"
 )
 
-// A limiter of package remote is taken as it is, and every other in the form with a context.
 // construct makes all four interceptors, and returns the errors of the servers and of the
 // clients. There is an interceptor or an error, never both and never neither.
 func construct(t *testing.T, lim limit.ContextLimiter, rule *limit.Rule, key grpclimit.KeyFunc, opts ...grpclimit.Option) (server, client error) {
