@@ -2,6 +2,7 @@ package hybrid_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -143,14 +144,16 @@ func TestExpectedNodesOfOtherPolicies(t *testing.T) {
 // already, in turns. Together they are faster: they get the rate, and no more than the bucket
 // besides. Each report is one that nothing near the limit has made urgent.
 func TestSteadyNodesShareARate(t *testing.T) {
-	for _, lag := range []time.Duration{time.Second, 10 * time.Second} {
-		t.Run(lag.String(), func(t *testing.T) {
+	for eighth := range 8 * 2 {
+		lag := []time.Duration{time.Second, 10 * time.Second}[eighth/8]
+		second := lag * time.Duration(eighth%8) / 8 // after the first: between two of its reports
+		t.Run(fmt.Sprint(lag, second), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
 				rule := limit.Must(limit.TokenBucket("b", 1, time.Second, int64(lag.Seconds())*20))
 				start := func() *node { return w.node(hybrid.Options{MaxLag: lag}, nil) }
 				nodes, begun, total := []*node{start()}, time.Now(), 0
 				for range 60 * int(lag.Seconds()) {
-					if len(nodes) == 1 && time.Since(begun) > lag/2 {
+					if len(nodes) == 1 && time.Since(begun) > second {
 						nodes = append(nodes, start())
 					}
 					for _, n := range nodes {

@@ -40,7 +40,6 @@ type Exception struct {
 // proxy does not name the client, as with Strict, or names another trusted proxy alone. IPv6Bits
 // does not matter.
 func ClientAddr(o AddressOptions) (func(r *http.Request) netip.Addr, error) {
-	o.Strict = true
 	o, err := o.plain()
 	if err != nil {
 		return nil, err

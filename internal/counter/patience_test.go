@@ -97,3 +97,13 @@ func TestRoomEndsPatience(t *testing.T) {
 		}
 	}
 }
+
+// A key that Redis has not answered for is due at once, also by a clock that has just begun at 0.
+func TestNewKeyIsDueAtOnce(t *testing.T) {
+	r := windowRule(t, 10, time.Minute, 10)
+	k := NewAlone("k", r, hearing(t), 0)
+	k.allow(0, 1, r)
+	if due := k.Due(2 * ms); due > 0 {
+		t.Errorf("due at %d", due)
+	}
+}

@@ -241,21 +241,3 @@ func TestDrawn(t *testing.T) {
 		t.Errorf("400 seeds draw %d of %d", len(seen), len(all))
 	}
 }
-
-// CI names some mutants in a pattern, which would pass over one that is called otherwise now.
-func TestMutantsOfCIAreThere(t *testing.T) {
-	script, err := os.ReadFile("../../../.ci/run")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, list, found := strings.Cut(string(script), "internal/verify/mutants -run '^(")
-	list, _, ends := strings.Cut(list, ")$'")
-	if !found || !ends {
-		t.Fatal("CI runs no mutants by name")
-	}
-	for name := range strings.SplitSeq(list, "|") {
-		if !slices.ContainsFunc(table(), func(m mutant) bool { return m.name == name }) {
-			t.Errorf("CI runs the mutant %s, which is not there", name)
-		}
-	}
-}
