@@ -12,6 +12,13 @@ import (
 // wrapped is a client of which nobody knows what it does.
 type wrapped struct{ redis.UniversalClient }
 
+// The client dials by its own settings: a dialer of ours would not see the TLS of options that were copied.
+func TestClientDialsByItself(t *testing.T) {
+	if hybrid.RedisOptions("a").Dialer != nil || hybrid.RedisFailoverOptions("m", "a").Dialer != nil || hybrid.RedisClusterOptions("a").Dialer != nil {
+		t.Error("the recommended settings have a dialer")
+	}
+}
+
 // Settings that make deadlines void or repeat calls are reported; the recommended ones, and
 // those that cannot be read, are not.
 func TestClientSettings(t *testing.T) {

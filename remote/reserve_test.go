@@ -265,6 +265,9 @@ func TestReserveErrors(t *testing.T) {
 	if err := r.Cancel(ctx); err == nil {
 		t.Error("a cancel without Redis went well")
 	}
+	if none, err := l.Reserve(ctx, "k", rule); err == nil || none.OK() || none.Result().Source != limit.SourceRemote || none.Cancel(ctx) != nil {
+		t.Errorf("reserved without Redis: %+v, %v", none, err)
+	}
 	if err := r.Cancel(ctx); err != nil {
 		t.Errorf("a second one asked again: %v", err)
 	}

@@ -82,9 +82,13 @@ func sameShape(a, b *limit.Rule) bool { return arith.Of(a).SameShape(arith.Of(b)
 // See notes that a rule is used at now.
 func (n *Names) See(rule *limit.Rule, now int64) {
 	cell := &n.cells[arith.Of(rule).NameHash%nameCells]
-	if e := cell.Load(); e != nil && sameShape(e.current.Load(), rule) {
-		n.again(e, rule, now)
-		return
+	if e := cell.Load(); e != nil {
+		if is := e.current.Load(); is == rule {
+			return
+		} else if sameShape(is, rule) {
+			n.again(e, rule, now)
+			return
+		}
 	}
 	e := n.entry(rule)
 	if e == nil {
